@@ -1,13 +1,18 @@
 /* Open-loop load for memcached: `load PORT CONNECTIONS SECONDS RATE SLO_US MIX [stored]`.
  *
- * MIX: `usr` is Facebook's USR pool, 99.8 % GETs with values of 2 bytes; `var` its VAR pool, 18 % GETs and 82 % SETs with
+ * MIX: `usr` is Facebook's USR pool, 99.8 % GETs with values of 2 bytes; `var` its VAR pool, 18 %
+ * GETs and 82 % SETs with
  * values of some hundred bytes (Atikoglu et al. 2012). Keys have 21 bytes, of 100,000.
  *
- * RATE requests per second start at random times, independent of the answers; a latency counts from the planned time. RATE 0:
- * each connection sends 16 requests at once, and the next when all are answered, to find the capacity.
+ * RATE requests per second start at random times, independent of the answers; a latency counts from
+ * the planned time. RATE 0:
+ * each connection sends 16 requests at once, and the next when all are answered, to find the
+ * capacity.
  *
- * Prints: answers per second; results per second, then those within SLO_US; rejections (`SERVER_ERROR`) per second; p50 and
- * p99 of results in us; requests per second that were not sent, as their connection had 1,024 unanswered ones. The first
+ * Prints: answers per second; results per second, then those within SLO_US; rejections
+ * (`SERVER_ERROR`) per second; p50 and
+ * p99 of results in us; requests per second that were not sent, as their connection had 1,024
+ * unanswered ones. The first
  * quarter of the time does not count. */
 #define _GNU_SOURCE
 #include <errno.h>

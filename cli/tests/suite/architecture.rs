@@ -57,7 +57,8 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 45] = [
     // Servers of other projects: the gate depends on the host, and framework integrations on the
     // gate. Of the runtime they use the clock, and the budgets that locks need.
     ("gate", &["controllers", "core", "host", "observe", "runtime"]),
-    ("tower", &["core", "gate", "runtime"]),
+    // For the profiler, where the feature asks for it.
+    ("tower", &["core", "gate", "runtime", "trace"]),
     // The gate and the runtime's locks for programs in C, with the admin port.
     ("capi", &["admin", "controllers", "core", "gate", "observe", "runtime"]),
     ("proxy", &["concurrency", "core", "gate", "host", "observe", "runtime", "tls", "tower"]),

@@ -137,6 +137,7 @@ const INPUT_ERRORS: &[(&str, &[&str])] = &[
     ("profile stats", &["absent", "folder", "text", "absent -p 101"]),
     ("profile requests", &["absent", "folder", "text", "absent -n 0"]),
     ("profile timeline", &["absent", "folder", "text", "absent x"]),
+    ("profile join", &["absent folder", "folder folder", "text folder", "folder"]),
     ("profile tail", &["absent", "folder", "text", "absent --slowest 101"]),
     (
         "profile export",

@@ -101,7 +101,11 @@ fn packages_contain_sources_and_a_documentation_link() {
     let of_cargo = [".cargo_vcs_info.json", "Cargo.lock", "Cargo.toml", "Cargo.toml.orig", "README.md"];
     let strange = |file: &&str| {
         let folder = file.split('/').next().unwrap();
-        !(of_cargo.contains(file) || ["src", "tests", "benches", "examples"].contains(&folder))
+        !(of_cargo.contains(file)
+            || ["src", "tests", "benches", "examples"].contains(&folder)
+            || [".c", ".h", ".hpp", ".map", ".pc", ".cmake", ".3", "cbindgen.toml"]
+                .iter()
+                .any(|end| file.ends_with(end)))
     };
     assert_eq!(files.lines().filter(strange).collect::<Vec<_>>(), [""; 0]);
     assert!(files.lines().any(|file| file == "src/lib.rs"));

@@ -40,7 +40,7 @@ fn run() -> Result<(), SourceError> {
     };
     let mut source = PerfSource::attach(Process::open(pid)?, options)?;
     let end = Instant::now() + Duration::from_secs(number(1).unwrap_or(5).into());
-    let mut seen = Seen::default();
+    let mut seen = RecordSummary::default();
     while Instant::now() < end && !source.is_finished() {
         std::thread::sleep(Duration::from_millis(50));
         source.poll(&mut |record| seen.take(record.thread, record.kind))?;
@@ -52,14 +52,14 @@ fn run() -> Result<(), SourceError> {
 
 /// What came.
 #[derive(Default)]
-struct Seen {
+struct RecordSummary {
     counts: BTreeMap<&'static str, u64>,
     samples: HashMap<Stack, u64>,
     waits: HashMap<Stack, u64>,
     modules: BTreeMap<u64, Mapping>,
 }
 
-impl Seen {
+impl RecordSummary {
     fn take(&mut self, _thread: u32, kind: RecordKind) {
         let name = match kind {
             RecordKind::Sample { stack } => {

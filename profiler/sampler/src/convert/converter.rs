@@ -17,6 +17,7 @@ use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::format::write::{TraceConfig, TraceWriter};
 
 use super::calls::{Call, Frame};
+use super::item::{Item, ItemSink};
 use super::keep::KeepSlow;
 use super::kept::Kept;
 use super::labels::Labels;
@@ -77,15 +78,6 @@ impl Written {
     }
 }
 
-#[derive(Debug)]
-pub(super) enum Item {
-    Record(u32, RecordKind),
-    /// A request began in this thread.
-    Began(u32),
-    /// Counts of requests; true if there is no other process.
-    Totals(Box<RequestTotals>, bool),
-}
-
 /// Writes the trace of one process.
 #[derive(Debug)]
 pub struct Converter {
@@ -114,6 +106,33 @@ pub struct Converter {
     own_totals: RequestTotals,
     written: Written,
     stack: Vec<Frame>,
+}
+
+impl ItemSink for Converter {
+    fn convert_item(&mut self, time: u64, item: Item) -> io::Result<()> {
+        match item {
+            Item::Record(thread, kind) => self.convert(time, thread, kind),
+            Item::Began(thread) => {
+                self.boundary(thread, time);
+                Ok(())
+            }
+            Item::Totals(totals, is_alone) => self.count_requests(*totals, is_alone),
+        }
+    }
+
+    fn pause(&mut self, time: u64) -> io::Result<()> {
+        let mut tids: Vec<u32> = self.threads.keys().copied().collect();
+        tids.sort_unstable();
+        for tid in tids {
+            let Some(state) = self.threads.get(&tid) else { continue };
+            let (number, cpu, is_off) = (state.thread.number, state.cpu, state.calls.is_off());
+            self.end_calls(tid, time, false)?;
+            if is_off {
+                self.writer.event(number, time, EventKind::SwitchedIn { cpu })?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Converter {
@@ -222,32 +241,6 @@ impl Converter {
                     self.kept = Some(kept);
                     held?;
                 }
-            }
-        }
-        Ok(())
-    }
-
-    pub(super) fn convert_item(&mut self, time: u64, item: Item) -> io::Result<()> {
-        match item {
-            Item::Record(thread, kind) => self.convert(time, thread, kind),
-            Item::Began(thread) => {
-                self.boundary(thread, time);
-                Ok(())
-            }
-            Item::Totals(totals, is_alone) => self.count_requests(*totals, is_alone),
-        }
-    }
-
-    /// Nothing is told of the threads from now on until further records.
-    pub(super) fn pause(&mut self, time: u64) -> io::Result<()> {
-        let mut tids: Vec<u32> = self.threads.keys().copied().collect();
-        tids.sort_unstable();
-        for tid in tids {
-            let Some(state) = self.threads.get(&tid) else { continue };
-            let (number, cpu, is_off) = (state.thread.number, state.cpu, state.calls.is_off());
-            self.end_calls(tid, time, false)?;
-            if is_off {
-                self.writer.event(number, time, EventKind::SwitchedIn { cpu })?;
             }
         }
         Ok(())

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use super::converter::{Converter, Item};
+use super::item::{Item, ItemSink};
 use super::keep::{KeepRing, KeepSlow};
 use crate::record::{RecordKind, Stack};
 
@@ -37,7 +37,7 @@ impl Kept {
     }
 
     /// Takes an item, and converts those that need not wait any longer and are kept.
-    pub(super) fn hold(&mut self, converter: &mut Converter, time: u64, item: Item) -> io::Result<()> {
+    pub(super) fn hold(&mut self, converter: &mut impl ItemSink, time: u64, item: Item) -> io::Result<()> {
         match &item {
             Item::Totals(totals, _) => {
                 self.ring.count(totals);
@@ -65,7 +65,7 @@ impl Kept {
     }
 
     /// Converts or drops the items up to this time.
-    pub(super) fn release(&mut self, converter: &mut Converter, until: u64) -> io::Result<()> {
+    pub(super) fn release(&mut self, converter: &mut impl ItemSink, until: u64) -> io::Result<()> {
         while let Some((time, is_kept, item)) = self.ring.pop(until) {
             if is_kept != self.is_keeping {
                 self.is_keeping = is_kept;
@@ -84,7 +84,7 @@ impl Kept {
     }
 
     /// Threads that left their CPU while records were dropped are off it.
-    fn resume(&self, converter: &mut Converter, time: u64) -> io::Result<()> {
+    fn resume(&self, converter: &mut impl ItemSink, time: u64) -> io::Result<()> {
         for (thread, (preempted, stack)) in &self.away {
             let kind = RecordKind::SwitchedOut { preempted: *preempted, stack: stack.clone() };
             converter.convert_item(time, Item::Record(*thread, kind))?;

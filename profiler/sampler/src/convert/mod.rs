@@ -15,6 +15,7 @@
 pub mod calls;
 pub mod converter;
 pub mod functions;
+mod item;
 pub mod jit_map;
 pub mod keep;
 mod kept;

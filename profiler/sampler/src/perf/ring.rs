@@ -52,7 +52,7 @@ struct Cursor<R> {
 
 /// The next record of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Next {
+struct NextRecord {
     time: u64,
     ring: usize,
 }
@@ -82,9 +82,9 @@ impl<R: RingData> RingSet<R> {
         for index in 0..self.cursors.len() {
             let cursor = &mut self.cursors[index];
             cursor.head = cursor.ring.head();
-            queue.extend(self.peek(index).map(|(_, time)| Reverse(Next { time, ring: index })));
+            queue.extend(self.peek(index).map(|(_, time)| Reverse(NextRecord { time, ring: index })));
         }
-        while let Some(Reverse(Next { time, ring })) = queue.pop() {
+        while let Some(Reverse(NextRecord { time, ring })) = queue.pop() {
             if time > until {
                 break;
             }
@@ -97,7 +97,7 @@ impl<R: RingData> RingSet<R> {
             if cursor.tail - cursor.released >= RELEASE_STEP {
                 cursor.give_back();
             }
-            queue.extend(self.peek(ring).map(|(_, time)| Reverse(Next { time, ring })));
+            queue.extend(self.peek(ring).map(|(_, time)| Reverse(NextRecord { time, ring })));
         }
         self.cursors.iter_mut().for_each(Cursor::give_back);
     }

@@ -10,13 +10,11 @@ use serde::Serialize;
 use super::activity::Activity;
 use super::findings::Group;
 use super::names::wraps;
-use super::sums::Sums;
 use crate::hash::Map;
 use crate::span::{format_nanos, percent};
 use crate::symbols::Symbols;
 
-/// Limits of distinguished functions, and of nodes in the call tree.
-const FUNCTIONS: usize = 1 << 16;
+/// Limit of nodes in the call tree.
 const NODES: usize = 1 << 14;
 /// Limit of the depth of paths.
 const DEPTH: usize = 64;
@@ -44,23 +42,6 @@ pub struct Culprit {
     pub path: Vec<String>,
     /// The result as a sentence.
     pub text: String,
-}
-
-/// Time in functions, their calls included, over the requests of a group.
-#[derive(Debug, Default)]
-pub(super) struct Inclusive(Map<u64, (u64, u64, u64)>);
-
-impl Inclusive {
-    /// Adds a request that ended at `time` and stands for `weight` requests.
-    pub(super) fn add(&mut self, sums: &Sums<u64>, weight: u64, time: u64) {
-        for (function, nanos) in sums.iter() {
-            if self.0.len() >= FUNCTIONS && !self.0.contains_key(&function) {
-                continue;
-            }
-            let (sum, requests, latest) = self.0.entry(function).or_default();
-            (*sum, *requests, *latest) = (sum.saturating_add(nanos.saturating_mul(weight)), *requests + weight, time);
-        }
-    }
 }
 
 #[derive(Debug)]

@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use serde::Serialize;
 
 use super::breakdown::{Cause, LockWait, add_causes};
-use super::culprit::Inclusive;
 use super::follow::TraceHistory;
+use super::inclusive::Inclusive;
 use super::requests::Request;
 use super::sums::Sums;
 use super::workers::{self, WorkerActivity, WorkerTimes};

@@ -10,6 +10,7 @@ pub mod culprit;
 mod findings;
 pub mod follow;
 pub mod idle;
+mod inclusive;
 mod locks;
 pub mod missing;
 pub mod names;

@@ -5,7 +5,6 @@
 
 use serde::Serialize;
 
-use super::event::EventKind;
 use super::varint::{Cursor, FormatError, put_varint};
 
 /// Sorts of events of kind 15. Readers skip other sorts.
@@ -79,51 +78,59 @@ pub struct RemoteCall {
     pub answered: Option<u64>,
 }
 
+/// An event of kind 15; the fields are those of the event kinds with the same names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OtherEvent {
+    RequestLabel { id: u64, label: u32 },
+    RequestContext { id: u64, field: ContextField, value: u64 },
+    RemoteCall { id: u64, span: u64, peer: u32 },
+    RemoteAnswer { id: u64, span: u64 },
+}
+
 /// Decodes an event of kind 15; `None` for an unknown sort.
-pub(super) fn decode(inside: &[u8]) -> Result<Option<EventKind>, FormatError> {
+pub(super) fn decode(inside: &[u8]) -> Result<Option<OtherEvent>, FormatError> {
     let mut inside = Cursor::new(inside);
     let Ok(sort) = inside.u8() else { return Ok(None) };
     Ok(match sort {
-        LABEL => Some(EventKind::RequestLabel { id: inside.varint()?, label: narrow(&mut inside)? }),
+        LABEL => Some(OtherEvent::RequestLabel { id: inside.varint()?, label: narrow(&mut inside)? }),
         CONTEXT => {
             let (id, field, value) = (inside.varint()?, inside.u8()?, inside.u64()?);
-            ContextField::from_byte(field).map(|field| EventKind::RequestContext { id, field, value })
+            ContextField::from_byte(field).map(|field| OtherEvent::RequestContext { id, field, value })
         }
         REMOTE_CALL => {
-            Some(EventKind::RemoteCall { id: inside.varint()?, span: inside.u64()?, peer: narrow(&mut inside)? })
+            Some(OtherEvent::RemoteCall { id: inside.varint()?, span: inside.u64()?, peer: narrow(&mut inside)? })
         }
-        REMOTE_ANSWER => Some(EventKind::RemoteAnswer { id: inside.varint()?, span: inside.u64()? }),
+        REMOTE_ANSWER => Some(OtherEvent::RemoteAnswer { id: inside.varint()?, span: inside.u64()? }),
         _ => None,
     })
 }
 
-/// Encodes an event of kind 15; nothing for events of other kinds.
-pub(super) fn encode(kind: &EventKind) -> Vec<u8> {
+/// Encodes an event of kind 15.
+pub(super) fn encode(kind: &OtherEvent) -> Vec<u8> {
     let mut inside = Vec::with_capacity(24);
     match *kind {
-        EventKind::RequestLabel { id, label } => {
+        OtherEvent::RequestLabel { id, label } => {
             inside.push(LABEL);
             put_varint(&mut inside, id);
             put_varint(&mut inside, u64::from(label));
         }
-        EventKind::RequestContext { id, field, value } => {
+        OtherEvent::RequestContext { id, field, value } => {
             inside.push(CONTEXT);
             put_varint(&mut inside, id);
             inside.push(field as u8);
             inside.extend(value.to_le_bytes());
         }
-        EventKind::RemoteCall { id, span, peer } => {
+        OtherEvent::RemoteCall { id, span, peer } => {
             inside.push(REMOTE_CALL);
             put_varint(&mut inside, id);
             inside.extend(span.to_le_bytes());
             put_varint(&mut inside, u64::from(peer));
         }
-        EventKind::RemoteAnswer { id, span } => {
+        OtherEvent::RemoteAnswer { id, span } => {
             inside.push(REMOTE_ANSWER);
             put_varint(&mut inside, id);
             inside.extend(span.to_le_bytes());
         }
-        _ => {}
     }
     inside
 }
@@ -137,7 +144,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn kinds() -> impl Strategy<Value = EventKind> {
+    fn kinds() -> impl Strategy<Value = OtherEvent> {
         let field = prop_oneof![
             Just(ContextField::TraceHigh),
             Just(ContextField::TraceLow),
@@ -145,14 +152,14 @@ mod tests {
             Just(ContextField::Parent)
         ];
         prop_oneof![
-            any::<(u64, u32)>().prop_map(|(id, label)| EventKind::RequestLabel { id, label }),
-            (any::<u64>(), field, any::<u64>()).prop_map(|(id, field, value)| EventKind::RequestContext {
+            any::<(u64, u32)>().prop_map(|(id, label)| OtherEvent::RequestLabel { id, label }),
+            (any::<u64>(), field, any::<u64>()).prop_map(|(id, field, value)| OtherEvent::RequestContext {
                 id,
                 field,
                 value
             }),
-            any::<(u64, u64, u32)>().prop_map(|(id, span, peer)| EventKind::RemoteCall { id, span, peer }),
-            any::<(u64, u64)>().prop_map(|(id, span)| EventKind::RemoteAnswer { id, span }),
+            any::<(u64, u64, u32)>().prop_map(|(id, span, peer)| OtherEvent::RemoteCall { id, span, peer }),
+            any::<(u64, u64)>().prop_map(|(id, span)| OtherEvent::RemoteAnswer { id, span }),
         ]
     }
 

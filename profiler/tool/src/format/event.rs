@@ -1,6 +1,6 @@
 //! Events, and the decoder of a block of events. Decoded times are in nanoseconds.
 
-use super::context::{self, ContextField};
+use super::context::{self, ContextField, OtherEvent};
 use super::meta::Clock;
 use super::short_event::ShortEvent;
 use super::varint::{Cursor, FormatError, difference};
@@ -548,7 +548,12 @@ impl Decoder {
             _ => {
                 let length = cursor.bounded(super::TEXT_MAX)?;
                 match context::decode(cursor.take(length)?)? {
-                    Some(kind) => kind,
+                    Some(OtherEvent::RequestLabel { id, label }) => EventKind::RequestLabel { id, label },
+                    Some(OtherEvent::RequestContext { id, field, value }) => {
+                        EventKind::RequestContext { id, field, value }
+                    }
+                    Some(OtherEvent::RemoteCall { id, span, peer }) => EventKind::RemoteCall { id, span, peer },
+                    Some(OtherEvent::RemoteAnswer { id, span }) => EventKind::RemoteAnswer { id, span },
                     None => return Ok(None),
                 }
             }

@@ -7,8 +7,6 @@ use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::write::segment_path;
-
 /// Segments in a folder. The last one is open.
 #[derive(Debug)]
 pub(super) struct SegmentFiles {
@@ -97,6 +95,11 @@ fn create_folder(path: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(path)
+}
+
+/// Returns the path of a segment.
+pub fn segment_path(folder: &Path, number: u32) -> PathBuf {
+    folder.join(format!("{number:08}.lwt"))
 }
 
 #[cfg(test)]

@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::block::put_block;
+use super::context::{self, OtherEvent};
 use super::event::{EventKind, Extent, OffCpu, PairTable};
 use super::meta::{Clock, ClockReport, Engine, Header, Module, OverheadReport, SegmentEnd, Thread};
 use super::payload::{clock_payload, header_payload, modules_payload, threads_payload};
 use super::request_totals::RequestTotals;
 use super::segments::SegmentFiles;
+pub use super::segments::segment_path;
 use super::varint::{put_signed, put_text, put_varint};
 use super::{MAGIC, VERSION, kind};
 
@@ -121,6 +123,14 @@ impl Encoder {
         self.body[head] = self.fields(kind);
     }
 
+    /// Writes an event of kind 15 and returns its first byte.
+    fn other(&mut self, event: OtherEvent) -> u8 {
+        let mut inside = context::encode(&event);
+        put_varint(&mut self.body, inside.len() as u64);
+        self.body.append(&mut inside);
+        15
+    }
+
     /// Writes the fields and returns the first byte.
     fn fields(&mut self, kind: &EventKind) -> u8 {
         match *kind {
@@ -152,15 +162,12 @@ impl Encoder {
             EventKind::RequestBlock { id, queue } => 7 | self.request(id, queue),
             EventKind::RequestEnd { id } => 8 | self.request(id, None),
             EventKind::RequestEndAll => 9,
-            EventKind::RequestLabel { .. }
-            | EventKind::RequestContext { .. }
-            | EventKind::RemoteCall { .. }
-            | EventKind::RemoteAnswer { .. } => {
-                let mut inside = super::context::encode(kind);
-                put_varint(&mut self.body, inside.len() as u64);
-                self.body.append(&mut inside);
-                15
+            EventKind::RequestLabel { id, label } => self.other(OtherEvent::RequestLabel { id, label }),
+            EventKind::RequestContext { id, field, value } => {
+                self.other(OtherEvent::RequestContext { id, field, value })
             }
+            EventKind::RemoteCall { id, span, peer } => self.other(OtherEvent::RemoteCall { id, span, peer }),
+            EventKind::RemoteAnswer { id, span } => self.other(OtherEvent::RemoteAnswer { id, span }),
             EventKind::SwitchedOut { cpu, next, reason: why } => {
                 put_varint(&mut self.body, u64::from(cpu));
                 put_varint(&mut self.body, u64::from(next));
@@ -513,9 +520,4 @@ fn labels_payload(labels: &[(u32, String)]) -> Vec<u8> {
         put_text(&mut payload, text);
     }
     payload
-}
-
-/// Returns the path of a segment.
-pub fn segment_path(folder: &Path, number: u32) -> PathBuf {
-    folder.join(format!("{number:08}.lwt"))
 }

@@ -1,3 +1,5 @@
+//! Tests of calls that are reconstructed from stacks. Contains no recordings of real programs.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Tests of the trace of one process. Contains no recordings of real programs.
+
 use std::sync::Arc;
 
 use leeward_profile::analysis::Selection;
