@@ -1,7 +1,9 @@
 /* A server on one thread and epoll, protected by libleeward: `server PORT WORK_US SLO_US`.
  *
- * A request is a line, and its answer too: `ok`, or `busy` for a rejected one. A request computes for
- * WORK_US microseconds. SLO_US 0: no protection. What belongs to the protection is marked with (1) to (5). */
+ * A request is a line, and its answer too: `ok`, or `busy` for a rejected one. A request computes
+ * for
+ * WORK_US microseconds. SLO_US 0: no protection. What belongs to the protection is marked with (1)
+ * to (5). */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,4 +1,4 @@
-/* libleeward: keeps a server inside its latency objective. Guide: docs/c.md, man page: libleeward(3). */
+/* libleeward: keeps servers inside their latency objective. Guide: docs/c.md, libleeward(3) */
 
 #ifndef LEEWARD_H
 #define LEEWARD_H
@@ -136,7 +136,7 @@ typedef struct lw_options {
     uint32_t size;
     /* Threads that execute requests, at most 128. Default: the CPUs of this process. */
     uint32_t threads;
-    /* Objective: nanoseconds from a request's arrival at this machine to its answer, 1 us to 1 h. */
+    /* Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h */
     uint64_t slo_ns;
     /* Limit of admitted requests in progress. Default: 65,536. */
     uint32_t max_in_flight;
@@ -207,7 +207,7 @@ typedef struct lw_arrival {
     uint8_t reserved;
 } lw_arrival;
 
-/* A decision about a request, and the name of an admitted one until it ends. Copies name the same. */
+/* A decision about a request; the name of an admitted one until it ends. Copies name the same. */
 typedef struct lw_permit {
     /* Number of the permit; 0 after a rejection. */
     uint64_t id;

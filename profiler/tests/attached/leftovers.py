@@ -55,7 +55,7 @@ def bpf_programs():
 
 
 def changed_code(pid):
-    """Addresses of code in memory that is not what its file says: a uprobe is a breakpoint in it."""
+    """Addresses of code in memory that differs from its file: a uprobe is a breakpoint in it."""
     found = []
     with open(f"/proc/{pid}/mem", "rb", buffering=0) as memory:
         for line in pathlib.Path(f"/proc/{pid}/maps").read_text().splitlines():

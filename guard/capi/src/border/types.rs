@@ -98,7 +98,7 @@ pub struct Options {
     pub size: u32,
     /// Threads that execute requests, at most 128. Default: the CPUs of this process.
     pub threads: u32,
-    /// Objective: nanoseconds from a request's arrival at this machine to its answer, 1 us to 1 h.
+    /// Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h
     pub slo_ns: u64,
     /// Limit of admitted requests in progress. Default: 65,536.
     pub max_in_flight: u32,
@@ -159,7 +159,7 @@ impl Arrival {
     };
 }
 
-/// A decision about a request, and the name of an admitted one until it ends. Copies name the same.
+/// A decision about a request; the name of an admitted one until it ends. Copies name the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(C)]
 pub struct Permit {
