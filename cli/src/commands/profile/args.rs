@@ -25,7 +25,7 @@ Examples:
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ProfileCommand {
-    Record(RecordArgs),
+    Record(Box<RecordArgs>),
     Attach(AttachArgs),
     Stop(StopArgs),
     Info(InfoArgs),

@@ -91,12 +91,13 @@ impl Recording {
         let children = args.recording.follow == "on";
         let rate = sampling.rate.map_or(SampleRate::Automatic, SampleRate::Hertz);
         let options = PerfOptions { rate, children, ..PerfOptions::default() };
+        // Before the samples: begun after them, the programs that time requests miss many.
+        let (requests, problem) = requests(args, &pids, children)?;
         let mut perf = Vec::new();
         for pid in &pids {
             let process = Process::open(*pid).map_err(source_failure)?;
             perf.push(PerfSource::attach(process, options).map_err(source_failure)?);
         }
-        let (requests, problem) = requests(args, &pids, children)?;
         let rate = perf.first().map_or(RATE, |source| source.report().rate).max(1);
         let config = RecorderConfig {
             out: args.recording.out.clone(),
