@@ -308,7 +308,8 @@ class NodeService(Service):
 
     def begin(self):
         # The option that its documentation names for profilers: names of compiled code in /tmp.
-        self.run([tool("nodejs", "node"), "--perf-basic-prof", HERE / "node/service.js", self.port])
+        # It leaves a log in its working folder, too.
+        self.run([tool("nodejs", "node"), "--perf-basic-prof", HERE / "node/service.js", self.port], cwd=self.folder)
 
     def connect(self):
         return Http(self.port)
