@@ -5,21 +5,24 @@
 //!
 //! Does not read `/proc`, and does not poll sources.
 
+mod requests;
+mod stacks;
+
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::io;
 use std::path::Path;
 
-use leeward_profile::format::event::{EventKind, Extent, OffCpu};
+use leeward_profile::format::event::EventKind;
 use leeward_profile::format::meta::{Clock, ClockReport, Engine, Header};
 use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::format::write::{TraceConfig, TraceWriter};
 
-use super::calls::{Call, Frame};
-use super::item::{Item, ItemSink};
-use super::keep::KeepSlow;
-use super::kept::Kept;
+use super::calls::Frame;
+use super::config::{ConverterConfig, Written};
+use super::item::Item;
+use super::kept::{Kept, Step};
 use super::labels::Labels;
 use super::modules::Modules;
 use super::order::Reorder;
@@ -32,51 +35,6 @@ const WAITING: usize = 64 << 20;
 const THREADS: usize = 1 << 17;
 /// Bytes of a record without its stack.
 const RECORD: usize = 96;
-
-/// How a process is recorded.
-#[derive(Clone, Debug)]
-pub struct ConverterConfig {
-    /// The process.
-    pub pid: u32,
-    /// Its command line.
-    pub command: String,
-    /// CPU time between two samples, in nanoseconds.
-    pub interval: u64,
-    /// Nanoseconds of `CLOCK_MONOTONIC`, and since 1970, when the recording began.
-    pub began: (u64, u64),
-    /// Bytes that the trace may have on disk.
-    pub disk: u64,
-    /// Labels of requests are recorded.
-    pub labels: bool,
-    /// Only slow requests, and what surrounds them, are written.
-    pub keep: Option<KeepSlow>,
-}
-
-/// What a converter has written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Samples, and switches with a stack.
-    pub stacks: u64,
-    /// Requests that took long.
-    pub slow: u64,
-    /// Other requests.
-    pub sampled: u64,
-    /// Records that the kernel lost.
-    pub lost: u64,
-}
-
-impl Written {
-    /// Adds what another trace holds.
-    #[must_use]
-    pub fn plus(self, other: Written) -> Written {
-        Written {
-            stacks: self.stacks + other.stacks,
-            slow: self.slow + other.slow,
-            sampled: self.sampled + other.sampled,
-            lost: self.lost.saturating_add(other.lost),
-        }
-    }
-}
 
 /// Writes the trace of one process.
 #[derive(Debug)]
@@ -106,33 +64,6 @@ pub struct Converter {
     own_totals: RequestTotals,
     written: Written,
     stack: Vec<Frame>,
-}
-
-impl ItemSink for Converter {
-    fn convert_item(&mut self, time: u64, item: Item) -> io::Result<()> {
-        match item {
-            Item::Record(thread, kind) => self.convert(time, thread, kind),
-            Item::Began(thread) => {
-                self.boundary(thread, time);
-                Ok(())
-            }
-            Item::Totals(totals, is_alone) => self.count_requests(*totals, is_alone),
-        }
-    }
-
-    fn pause(&mut self, time: u64) -> io::Result<()> {
-        let mut tids: Vec<u32> = self.threads.keys().copied().collect();
-        tids.sort_unstable();
-        for tid in tids {
-            let Some(state) = self.threads.get(&tid) else { continue };
-            let (number, cpu, is_off) = (state.thread.number, state.cpu, state.calls.is_off());
-            self.end_calls(tid, time, false)?;
-            if is_off {
-                self.writer.event(number, time, EventKind::SwitchedIn { cpu })?;
-            }
-        }
-        Ok(())
-    }
 }
 
 impl Converter {
@@ -233,14 +164,54 @@ impl Converter {
                 self.reported.0 += u64::from(is_slow);
                 self.reported.1 += u64::from(!is_slow);
             }
-            match self.kept.take() {
-                None => self.convert_item(time, item)?,
-                Some(mut kept) => {
+            match (&mut self.kept, item) {
+                (None, item) => self.convert_item(time, item)?,
+                (Some(kept), Item::Totals(totals, is_alone)) => {
+                    kept.count(&totals);
                     self.slow_threshold = kept.threshold();
-                    let held = kept.hold(self, time, item);
-                    self.kept = Some(kept);
-                    held?;
+                    self.count_requests(*totals, is_alone)?;
                 }
+                (Some(kept), item) => {
+                    kept.hold(time, item);
+                    self.release(time)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Converts what has waited for slow requests until now.
+    fn release(&mut self, now: u64) -> io::Result<()> {
+        while let Some(step) = self.kept.as_mut().and_then(|kept| kept.next(now)) {
+            match step {
+                Step::Convert(time, item) => self.convert_item(time, item)?,
+                Step::Pause(time) => self.pause(time)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn convert_item(&mut self, time: u64, item: Item) -> io::Result<()> {
+        match item {
+            Item::Record(thread, kind) => self.convert(time, thread, kind),
+            Item::Began(thread) => {
+                self.boundary(thread, time);
+                Ok(())
+            }
+            Item::Totals(totals, is_alone) => self.count_requests(*totals, is_alone),
+        }
+    }
+
+    /// Nothing is told of the threads from now on until further records.
+    fn pause(&mut self, time: u64) -> io::Result<()> {
+        let mut tids: Vec<u32> = self.threads.keys().copied().collect();
+        tids.sort_unstable();
+        for tid in tids {
+            let Some(state) = self.threads.get(&tid) else { continue };
+            let (number, cpu, is_off) = (state.thread.number, state.cpu, state.calls.is_off());
+            self.end_calls(tid, time, false)?;
+            if is_off {
+                self.writer.event(number, time, EventKind::SwitchedIn { cpu })?;
             }
         }
         Ok(())
@@ -291,10 +262,7 @@ impl Converter {
     /// # Errors
     /// See [`Converter::record`].
     pub fn finish(mut self, time: u64, reason: u8) -> Result<Written, (Written, io::Error)> {
-        let converted = self.advance(u64::MAX).and_then(|()| match self.kept.take() {
-            Some(mut kept) => kept.release(&mut self, u64::MAX),
-            None => Ok(()),
-        });
+        let converted = self.advance(u64::MAX).and_then(|()| self.release(u64::MAX));
         let time = time.max(self.now);
         let mut tids: Vec<u32> = self.threads.keys().copied().collect();
         tids.sort_unstable();
@@ -365,101 +333,6 @@ impl Converter {
         }
     }
 
-    /// Writes how many requests this process had. The source counts those of all its processes, so
-    /// each sampled request stands for as many here as on average.
-    fn count_requests(&mut self, totals: RequestTotals, is_alone: bool) -> io::Result<()> {
-        let Written { slow, sampled, .. } = self.written;
-        let before = &self.source_totals;
-        let others = |totals: &RequestTotals| totals.seen.saturating_sub(totals.slow);
-        let unreported = others(&totals).saturating_sub(others(before));
-        let reported = totals.sampled.saturating_sub(before.sampled).max(1);
-        let own = (self.reported.0 - self.counted.0, self.reported.1 - self.counted.1);
-        self.counted = self.reported;
-        let represented = u128::from(unreported) * u128::from(own.1) / u128::from(reported);
-        let represented = u64::try_from(represented).unwrap_or(u64::MAX).max(own.1);
-        let seen = self.own_totals.seen.saturating_add(own.0).saturating_add(represented);
-        self.threshold = totals.threshold;
-        let latencies = if is_alone { totals.latencies.clone() } else { Vec::new() };
-        self.source_totals = RequestTotals { latencies: Vec::new(), ..totals };
-        let threshold = self.slow_from();
-        self.own_totals = RequestTotals { time: totals.time, seen, slow, sampled, threshold, latencies };
-        self.writer.request_totals(&self.own_totals)
-    }
-
-    fn sample(&mut self, time: u64, tid: u32, stack: &[u64]) -> io::Result<()> {
-        if !self.set_stack(stack) {
-            return Ok(());
-        }
-        let interval = self.interval;
-        let Converter { threads, stack, writer, .. } = self;
-        let Some(state) = threads.get_mut(&tid) else { return Ok(()) };
-        let number = state.thread.number;
-        if state.calls.is_off() {
-            // The record of its return was lost.
-            let returned = time.saturating_sub(interval / 2).max(state.calls.seen());
-            state.returned(returned);
-            writer.event(number, returned, EventKind::SwitchedIn { cpu: state.cpu })?;
-        }
-        reporting(writer, number, |report| state.calls.sample(time, stack, interval, report))
-    }
-
-    fn switched_out(&mut self, time: u64, tid: u32, preempted: bool, stack: Option<&[u64]>) -> io::Result<()> {
-        let has_stack = stack.is_some_and(|stack| self.set_stack(stack));
-        let interval = self.interval;
-        let Converter { threads, stack, writer, .. } = self;
-        let Some(state) = threads.get_mut(&tid) else { return Ok(()) };
-        let number = state.thread.number;
-        let stack = has_stack.then_some(&stack[..]);
-        reporting(writer, number, |report| state.calls.switched_out(time, preempted, stack, interval, report))?;
-        state.left(time);
-        let reason = if preempted { OffCpu::Runnable } else { OffCpu::Blocked };
-        writer.event(number, time, EventKind::SwitchedOut { cpu: state.cpu, next: 0, reason })
-    }
-
-    /// Prepares a stack, the outermost frame first. False if it is empty.
-    fn set_stack(&mut self, stack: &[u64]) -> bool {
-        self.stack.clear();
-        for (index, address) in stack.iter().enumerate().rev() {
-            // A return address may be the first byte behind the function.
-            let instruction = address.saturating_sub(u64::from(index > 0));
-            let function = self.modules.function(instruction);
-            self.stack.push(Frame { function, address: *address });
-        }
-        self.written.stacks += u64::from(!stack.is_empty());
-        !stack.is_empty()
-    }
-
-    /// Writes a request that ended at `time` in this thread.
-    fn request(&mut self, time: u64, tid: u32, id: u64, start: u64, started_by: Option<u32>) -> io::Result<()> {
-        self.boundary(tid, time);
-        let is_slow = time - start >= self.slow_from();
-        self.written.slow += u64::from(is_slow);
-        self.written.sampled += u64::from(!is_slow);
-        let Some(number) = self.thread(tid, time)? else { return Ok(()) };
-        let starter = match started_by.filter(|starter| *starter != tid) {
-            Some(starter) => self.thread(starter, time)?.map(|number| (starter, number)),
-            None => None,
-        };
-        let begin = EventKind::RequestStart { id, queue: None };
-        if let Some((starter, of_starter)) = starter {
-            // It was handed over when this thread could first work on it.
-            let taken = self.threads.get(&tid).map_or(start, |state| state.next_on(start)).min(time);
-            let left = self.threads.get(&starter).and_then(|state| state.next_left(start));
-            let given = left.map_or(taken, |left| left.min(taken));
-            self.writer.event(of_starter, start, begin)?;
-            self.writer.event(of_starter, given, EventKind::RequestBlock { id, queue: None })?;
-            self.writer.event(number, taken, begin)?;
-        } else {
-            self.writer.event(number, start, begin)?;
-        }
-        self.writer.event(number, time, EventKind::RequestEnd { id })
-    }
-
-    /// Returns the latency from which on all requests are written.
-    fn slow_from(&self) -> u64 {
-        self.slow_threshold.max(self.threshold)
-    }
-
     fn boundary(&mut self, tid: u32, time: u64) {
         if let Some(state) = self.threads.get_mut(&tid) {
             state.calls.boundary(time);
@@ -497,34 +370,12 @@ impl Converter {
         state.thread.ended = Some(time.max(1));
         self.writer.threads(&[state.thread])
     }
-
-    fn end_calls(&mut self, tid: u32, time: u64, stops: bool) -> io::Result<()> {
-        let interval = self.interval;
-        let Converter { threads, writer, .. } = self;
-        let Some(state) = threads.get_mut(&tid) else { return Ok(()) };
-        let number = state.thread.number;
-        reporting(writer, number, |report| state.calls.end(time, interval, stops, report))
-    }
 }
 
 /// Returns the id of the machine's start: recordings with the same one share their clock.
 fn boot_id() -> String {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     id.trim().into()
-}
-
-/// Writes the calls that `work` reports.
-fn reporting(writer: &mut TraceWriter, thread: u32, work: impl FnOnce(&mut dyn FnMut(Call))) -> io::Result<()> {
-    let mut result = Ok(());
-    work(&mut |call: Call| {
-        let Call { function, caller, start, end, is_cut } = call;
-        let extent = if is_cut { Extent::Cut } else { Extent::Whole };
-        let kind = EventKind::Call { function, caller, duration: end - start, extent };
-        if result.is_ok() {
-            result = writer.event(thread, end, kind);
-        }
-    });
-    result
 }
 
 #[cfg(test)]

@@ -1,12 +1,12 @@
-//! What a converter converts: records, and what it adds to them. Contains no conversion.
-
-use std::io;
+//! What waits for its turn in the order of time.
+//!
+//! Does not contain the order.
 
 use leeward_profile::format::request_totals::RequestTotals;
 
 use crate::record::RecordKind;
 
-/// A record in the order of time, or an event of the converter's own.
+/// A record, or what is known of requests.
 #[derive(Debug)]
 pub(super) enum Item {
     Record(u32, RecordKind),
@@ -14,13 +14,4 @@ pub(super) enum Item {
     Began(u32),
     /// Counts of requests; true if there is no other process.
     Totals(Box<RequestTotals>, bool),
-}
-
-/// Converts items.
-pub(super) trait ItemSink {
-    /// Converts an item.
-    fn convert_item(&mut self, time: u64, item: Item) -> io::Result<()>;
-
-    /// Ends what is known of threads: records after this time were dropped.
-    fn pause(&mut self, time: u64) -> io::Result<()>;
 }

@@ -11,6 +11,8 @@ use leeward_profile::format::request_totals::RequestTotals;
 const AROUND: u64 = 5_000_000;
 /// Ordinary requests that are kept per second, on average.
 const ORDINARY: f64 = 20.0;
+/// One in so many ordinary requests is kept until the first count.
+const FIRST: f64 = 20.0;
 /// Nanoseconds of which the percentile is taken: twice as many at most.
 const RECENT: u64 = 30_000_000_000;
 /// Limit of requests whose begin is remembered.
@@ -72,8 +74,8 @@ impl<T> KeepRing<T> {
             spans: VecDeque::new(),
             threshold,
             one_in: 1.0,
-            ordinary: 1.0,
-            share: 0.0,
+            ordinary: FIRST,
+            share: 1.0,
             candidates: 0.0,
             before: RequestTotals::default(),
             past: Default::default(),

@@ -2,10 +2,11 @@
 //!
 //! Does not decide which requests are slow (`keep`).
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, VecDeque};
 
-use super::item::{Item, ItemSink};
+use leeward_profile::format::request_totals::RequestTotals;
+
+use super::item::Item;
 use super::keep::{KeepRing, KeepSlow};
 use crate::record::{RecordKind, Stack};
 
@@ -16,6 +17,15 @@ const RECORD: usize = 128;
 /// Limit of threads whose state is remembered.
 const THREADS: usize = 1 << 17;
 
+/// What the converter does next.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// Converts an item.
+    Convert(u64, Item),
+    /// Records are dropped from this time on.
+    Pause(u64),
+}
+
 /// Records that wait, and what is known of threads whose records were dropped.
 #[derive(Debug)]
 pub(super) struct Kept {
@@ -24,11 +34,12 @@ pub(super) struct Kept {
     away: BTreeMap<u32, (bool, Option<Stack>)>,
     /// Records are being converted, and not dropped.
     is_keeping: bool,
+    steps: VecDeque<Step>,
 }
 
 impl Kept {
     pub(super) fn new(config: KeepSlow) -> Kept {
-        Kept { ring: KeepRing::new(config), away: BTreeMap::new(), is_keeping: false }
+        Kept { ring: KeepRing::new(config), away: BTreeMap::new(), is_keeping: false, steps: VecDeque::new() }
     }
 
     /// Returns the latency from which on requests are slow.
@@ -36,13 +47,14 @@ impl Kept {
         self.ring.threshold()
     }
 
-    /// Takes an item, and converts those that need not wait any longer and are kept.
-    pub(super) fn hold(&mut self, converter: &mut impl ItemSink, time: u64, item: Item) -> io::Result<()> {
+    /// Adapts what is slow to these counts.
+    pub(super) fn count(&mut self, totals: &RequestTotals) {
+        self.ring.count(totals);
+    }
+
+    /// Takes an item, in the order of time.
+    pub(super) fn hold(&mut self, time: u64, item: Item) {
         match &item {
-            Item::Totals(totals, _) => {
-                self.ring.count(totals);
-                return converter.convert_item(time, item);
-            }
             Item::Record(_, RecordKind::RequestResumed { id }) => self.ring.started(*id, time),
             Item::Record(_, RecordKind::RequestEnded { id }) => {
                 if let Some(start) = self.ring.ended(*id) {
@@ -61,35 +73,37 @@ impl Kept {
             _ => 0,
         };
         self.ring.push(time, RECORD + 8 * frames, item);
-        self.release(converter, time.saturating_sub(HOLD))
     }
 
-    /// Converts or drops the items up to this time.
-    pub(super) fn release(&mut self, converter: &mut impl ItemSink, until: u64) -> io::Result<()> {
+    /// Returns the next step for records that have waited until `now`, which is the latest time; at
+    /// the end of the recording it is `u64::MAX`.
+    pub(super) fn next(&mut self, now: u64) -> Option<Step> {
+        if let Some(step) = self.steps.pop_front() {
+            return Some(step);
+        }
+        let until = if now == u64::MAX { now } else { now.saturating_sub(HOLD) };
         while let Some((time, is_kept, item)) = self.ring.pop(until) {
             if is_kept != self.is_keeping {
                 self.is_keeping = is_kept;
-                if is_kept {
-                    self.resume(converter, time)?;
-                } else {
-                    converter.pause(time)?;
-                }
+                if is_kept { self.resume(time) } else { self.steps.push_back(Step::Pause(time)) }
             }
             self.remember(&item);
             if is_kept && self.is_wanted(&item) || describes(&item) {
-                converter.convert_item(time, item)?;
+                self.steps.push_back(Step::Convert(time, item));
+            }
+            if let Some(step) = self.steps.pop_front() {
+                return Some(step);
             }
         }
-        Ok(())
+        None
     }
 
     /// Threads that left their CPU while records were dropped are off it.
-    fn resume(&self, converter: &mut impl ItemSink, time: u64) -> io::Result<()> {
+    fn resume(&mut self, time: u64) {
         for (thread, (preempted, stack)) in &self.away {
             let kind = RecordKind::SwitchedOut { preempted: *preempted, stack: stack.clone() };
-            converter.convert_item(time, Item::Record(*thread, kind))?;
+            self.steps.push_back(Step::Convert(time, Item::Record(*thread, kind)));
         }
-        Ok(())
     }
 
     fn remember(&mut self, item: &Item) {

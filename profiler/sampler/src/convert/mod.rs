@@ -13,6 +13,7 @@
 //! Contains no sources of records, and no analysis of traces.
 
 pub mod calls;
+mod config;
 pub mod converter;
 pub mod functions;
 mod item;
@@ -25,6 +26,7 @@ mod order;
 pub mod recorder;
 mod thread;
 
-pub use converter::{Converter, ConverterConfig};
+pub use config::{ConverterConfig, Written};
+pub use converter::Converter;
 pub use keep::{KeepSlow, SlowRequests};
 pub use recorder::Recorder;

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use leeward_profile::format::request_totals::RequestTotals;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::converter::{Converter, ConverterConfig, Written};
+use super::config::{ConverterConfig, Written};
+use super::converter::Converter;
 use super::jit_map::JitMap;
 use super::keep::KeepSlow;
 use super::modules::{Modules, OpenFile};
@@ -20,6 +21,8 @@ use crate::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
 /// Records of different sources may arrive so many nanoseconds apart. Of requests that take less,
 /// the begin is known before the samples around it are converted.
 const SETTLING: u64 = 2_000_000_000;
+/// Nanoseconds between two writes of what is buffered.
+const FLUSH: u64 = 1_000_000_000;
 /// Limit of processes; further children are not recorded.
 const PROCESSES: usize = 256;
 /// Reasons of a trace's end.
@@ -79,6 +82,8 @@ pub struct Recorder {
     config: RecorderConfig,
     processes: BTreeMap<u32, RecordedProcess>,
     finished: Vec<RecordedTrace>,
+    /// When all that was buffered was last written.
+    flushed: u64,
     /// A child was not recorded, because there were too many.
     is_full: bool,
 }
@@ -97,7 +102,7 @@ struct RecordedProcess {
 impl Recorder {
     /// Records no process yet.
     pub fn new(config: RecorderConfig) -> Recorder {
-        Recorder { config, processes: BTreeMap::new(), finished: Vec::new(), is_full: false }
+        Recorder { config, processes: BTreeMap::new(), finished: Vec::new(), flushed: 0, is_full: false }
     }
 
     /// Begins the trace of a process; returns its folder.
@@ -119,9 +124,13 @@ impl Recorder {
     pub fn poll(&mut self, sources: &mut [&mut dyn RecordSource]) -> Result<(), RecorderError> {
         let before = now();
         self.take(sources, |source, report| source.poll(report))?;
+        let is_due = before.saturating_sub(self.flushed) >= FLUSH;
+        self.flushed = if is_due { before } else { self.flushed };
         for recorded in self.processes.values_mut() {
-            let until = before.saturating_sub(SETTLING);
-            let advanced = recorded.converter.advance(until).and_then(|()| recorded.converter.flush());
+            let mut advanced = recorded.converter.advance(before.saturating_sub(SETTLING));
+            if is_due {
+                advanced = advanced.and_then(|()| recorded.converter.flush());
+            }
             advanced.map_err(failed(&recorded.folder))?;
             if recorded.process.as_ref().is_some_and(|process| !process.is_running()) {
                 recorded.ended.get_or_insert(before);
@@ -234,6 +243,13 @@ impl Recorder {
     }
 
     fn record(&mut self, record: Record) -> Result<(), RecorderError> {
+        let mut record = record;
+        if let (RecordKind::Lost { .. }, false, Some(first)) =
+            (&record.kind, self.processes.contains_key(&record.process), self.processes.keys().next())
+        {
+            // What a source lost may be of any process.
+            (record.process, record.thread) = (*first, *first);
+        }
         let process = record.process;
         if let RecordKind::Forked { child } = record.kind {
             return self.fork(process, child);

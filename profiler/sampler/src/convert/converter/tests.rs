@@ -8,7 +8,7 @@ use leeward_profile::symbols::{Options, Symbols};
 use leeward_profile::trace::{Trace, ignore_progress};
 use proptest::prelude::*;
 
-use super::super::SlowRequests;
+use super::super::{KeepSlow, SlowRequests};
 use super::*;
 use crate::record::Stack;
 
