@@ -110,6 +110,22 @@ fn sampled_requests_stand_for_those_that_were_not_reported() {
 }
 
 #[test]
+fn requests_of_which_none_was_sampled_are_counted() {
+    let seen = |is_alone| {
+        let folder = tempfile::tempdir().unwrap();
+        let mut converter = converter(folder.path(), None);
+        converter.request_totals(totals(1, 0, 0, 0), is_alone);
+        let now = feed(&mut converter, 1..=10, 1, MS);
+        converter.request_totals(totals(now, 20_000, 20, 0), is_alone);
+        converter.finish(now, 0).unwrap();
+        let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
+        trace.request_totals().last().map(|totals| totals.seen)
+    };
+    // Half of what the source reported is this process's, if there are several.
+    assert_eq!((seen(true), seen(false)), (Some(20_000), Some(10_000)));
+}
+
+#[test]
 fn only_slow_requests_and_some_others_are_kept() {
     let sizes = [None, Some(KeepSlow { slow: SlowRequests::Longer(10 * MS), memory: 1 << 20 })].map(|keep| {
         let folder = tempfile::tempdir().unwrap();
