@@ -76,6 +76,8 @@ pub enum RecordKind {
         start: u64,
         /// The thread that began the request, if it is another.
         started_by: Option<u32>,
+        /// It was reported because it took long, and not as one of so many.
+        is_slow: bool,
     },
     /// Work on a request began or went on in this thread. For requests that several threads or
     /// polls serve.
@@ -129,7 +131,7 @@ pub struct RequestCounts {
     pub slow: u64,
     /// Others that were reported: one of so many that took less.
     pub sampled: u64,
-    /// From this latency on, in nanoseconds, each request was reported.
+    /// From this latency on, in nanoseconds, each request was reported since the count before.
     pub threshold: u64,
 }
 

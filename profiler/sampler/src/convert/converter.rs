@@ -51,8 +51,6 @@ pub struct Converter {
     now: u64,
     /// What waits for slow requests, if only those are kept.
     kept: Option<Kept>,
-    /// From this latency on the source reports all requests.
-    threshold: u64,
     /// From this latency on requests are kept.
     slow_threshold: u64,
     /// Requests that were reported for this process: slow ones, and others.
@@ -105,7 +103,6 @@ impl Converter {
             interval: config.interval.max(1),
             now: monotonic,
             kept: config.keep.map(Kept::new),
-            threshold: 0,
             slow_threshold: 0,
             reported: (0, 0),
             counted: (0, 0),
@@ -159,10 +156,9 @@ impl Converter {
     pub fn advance(&mut self, until: u64) -> io::Result<()> {
         while let Some((time, item)) = self.waiting.pop(until) {
             self.now = self.now.max(time);
-            if let Item::Record(_, RecordKind::Request { start, .. }) = &item {
-                let is_slow = time.saturating_sub(*start) >= self.threshold;
-                self.reported.0 += u64::from(is_slow);
-                self.reported.1 += u64::from(!is_slow);
+            if let Item::Record(_, RecordKind::Request { is_slow, .. }) = &item {
+                self.reported.0 += u64::from(*is_slow);
+                self.reported.1 += u64::from(!*is_slow);
             }
             match (&mut self.kept, item) {
                 (None, item) => self.convert_item(time, item)?,
@@ -304,7 +300,12 @@ impl Converter {
                 self.writer.threads(std::slice::from_ref(&state.thread))
             }
             RecordKind::Ended => self.end_thread(tid, time),
-            RecordKind::Request { id, start, started_by } => self.request(time, tid, id, start.min(time), started_by),
+            RecordKind::Request { id, start, started_by, is_slow } => {
+                let is_slow = is_slow && time.saturating_sub(start) >= self.slow_threshold;
+                self.written.slow += u64::from(is_slow);
+                self.written.sampled += u64::from(!is_slow);
+                self.request(time, tid, id, start.min(time), started_by)
+            }
             RecordKind::RequestResumed { id } => {
                 self.boundary(tid, time);
                 self.writer.event(number, time, EventKind::RequestStart { id, queue: None })

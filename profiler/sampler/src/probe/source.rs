@@ -72,6 +72,8 @@ pub struct RequestSource {
     delay: Delay,
     choice: ChoiceControl,
     adapted: Instant,
+    /// From this latency on each request is reported now.
+    threshold: u64,
     latencies: Latencies,
     counts: RequestCounts,
     lost: u64,
@@ -114,6 +116,7 @@ impl RequestSource {
             delay: Delay::default(),
             choice: ChoiceControl::new(options.per_second),
             adapted: Instant::now(),
+            threshold: 0,
             latencies: Latencies::default(),
             counts: RequestCounts::default(),
             lost: 0,
@@ -152,7 +155,7 @@ impl RequestSource {
         self.adapted = Instant::now();
         self.shared.set(choice.threshold, choice.one_in).map_err(io)?;
         self.counts.seen = self.latencies.count();
-        self.counts.threshold = self.counts.threshold.max(choice.threshold);
+        self.counts.threshold = std::mem::replace(&mut self.threshold, choice.threshold);
         if tally.lost > self.lost {
             let count = tally.lost - self.lost;
             self.lost = tally.lost;
@@ -201,7 +204,7 @@ fn record(event: &Event, request: u64) -> Record {
     let kind = match event.kind {
         EventKind::Request => {
             let started_by = (event.started_by != event.thread).then_some(event.started_by);
-            RecordKind::Request { id: request, start: event.start, started_by }
+            RecordKind::Request { id: request, start: event.start, started_by, is_slow: event.flags & SLOW != 0 }
         }
         EventKind::Resumed => RecordKind::RequestResumed { id: event.id },
         EventKind::Suspended => RecordKind::RequestSuspended { id: event.id },

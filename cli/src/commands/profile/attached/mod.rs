@@ -74,6 +74,8 @@ struct Recording {
     requests: Option<RequestSource>,
     began: Instant,
     counted: Instant,
+    /// Requests up to the last count.
+    seen: u64,
     rate: u32,
     /// Sum of the seconds, and of the samples per second, for the mean.
     intervals: (f64, f64),
@@ -116,7 +118,7 @@ impl Recording {
             recorder.note(1, 5, &problem).map_err(recorder_failure)?;
         }
         let began = Instant::now();
-        Ok(Recording { recorder, perf, requests, began, counted: began, rate, intervals: (0.0, 0.0) })
+        Ok(Recording { recorder, perf, requests, began, counted: began, seen: 0, rate, intervals: (0.0, 0.0) })
     }
 
     /// Records until the user or the processes end it.
@@ -139,7 +141,10 @@ impl Recording {
     fn poll(&mut self) -> Result<(), RecorderError> {
         let mut sources = sources(&mut self.perf, &mut self.requests);
         self.recorder.poll(&mut sources)?;
-        if self.counted.elapsed() >= TOTALS {
+        // Weights of requests are right if the trace tells of each change of the threshold.
+        let seen = self.requests.as_ref().map_or(0, |source| source.counts().seen);
+        if seen != self.seen || self.counted.elapsed() >= TOTALS {
+            self.seen = seen;
             self.count()?;
         }
         Ok(())

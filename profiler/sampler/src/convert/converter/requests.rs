@@ -28,10 +28,9 @@ impl Converter {
         let represented = u64::try_from(represented).unwrap_or(u64::MAX).max(own.1);
         let of_several = self.own_totals.seen.saturating_add(own.0).saturating_add(represented);
         let seen = if is_alone { totals.seen } else { of_several };
-        self.threshold = totals.threshold;
         let latencies = if is_alone { totals.latencies.clone() } else { Vec::new() };
+        let threshold = self.slow_threshold.max(totals.threshold);
         self.source_totals = RequestTotals { latencies: Vec::new(), ..totals };
-        let threshold = self.slow_from();
         self.own_totals = RequestTotals { time: totals.time, seen, slow, sampled, threshold, latencies };
         self.writer.request_totals(&self.own_totals)
     }
@@ -46,9 +45,6 @@ impl Converter {
         started_by: Option<u32>,
     ) -> io::Result<()> {
         self.boundary(tid, time);
-        let is_slow = time - start >= self.slow_from();
-        self.written.slow += u64::from(is_slow);
-        self.written.sampled += u64::from(!is_slow);
         let Some(number) = self.thread(tid, time)? else { return Ok(()) };
         let starter = match started_by.filter(|starter| *starter != tid) {
             Some(starter) => self.thread(starter, time)?.map(|number| (starter, number)),
@@ -67,10 +63,5 @@ impl Converter {
             self.writer.event(number, start, begin)?;
         }
         self.writer.event(number, time, EventKind::RequestEnd { id })
-    }
-
-    /// Returns the latency from which on all requests are written.
-    fn slow_from(&self) -> u64 {
-        self.slow_threshold.max(self.threshold)
     }
 }

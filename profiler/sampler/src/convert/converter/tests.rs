@@ -44,8 +44,14 @@ fn sample(time: u64, functions: &[u64]) -> Record {
 }
 
 /// Feeds requests that take 2 ms, and each `every`th 20 ms in a function of its own; between them
-/// the thread waits. Returns when it is over.
-fn feed(converter: &mut Converter, requests: std::ops::RangeInclusive<u64>, every: u64, from: u64) -> u64 {
+/// the thread waits. From `threshold` on they are reported as slow. Returns when it is over.
+fn feed(
+    converter: &mut Converter,
+    requests: std::ops::RangeInclusive<u64>,
+    every: u64,
+    threshold: u64,
+    from: u64,
+) -> u64 {
     let mut now = from;
     for id in requests {
         let is_slow = id % every == 0;
@@ -57,7 +63,9 @@ fn feed(converter: &mut Converter, requests: std::ops::RangeInclusive<u64>, ever
             converter.record(sample(at, &[MAIN, HANDLE, inner])).unwrap();
             at += MS;
         }
-        converter.record(record(end, RecordKind::Request { id, start, started_by: None })).unwrap();
+        converter
+            .record(record(end, RecordKind::Request { id, start, started_by: None, is_slow: end - start >= threshold }))
+            .unwrap();
         let stack = Some(stack(&[MAIN, WAIT]));
         converter.record(record(end + 100, RecordKind::SwitchedOut { preempted: false, stack })).unwrap();
         now = end + 5 * MS;
@@ -82,7 +90,7 @@ fn totals(time: u64, seen: u64, slow: u64, sampled: u64) -> RequestTotals {
 fn a_planted_slow_function_is_the_culprit() {
     let folder = tempfile::tempdir().unwrap();
     let mut converter = converter(folder.path(), None);
-    let now = feed(&mut converter, 1..=500, 100, MS);
+    let now = feed(&mut converter, 1..=500, 100, 0, MS);
     let written = converter.finish(now, 0).unwrap();
     assert_eq!(written.slow, 500);
     let tail = tail_of(folder.path());
@@ -99,7 +107,7 @@ fn sampled_requests_stand_for_those_that_were_not_reported() {
     let mut converter = converter(folder.path(), None);
     // What the source does not report: 9 of 10 ordinary requests.
     converter.request_totals(totals(1, 0, 0, 0), true);
-    let now = feed(&mut converter, 1..=500, 100, MS);
+    let now = feed(&mut converter, 1..=500, 100, 10 * MS, MS);
     converter.request_totals(totals(now, 4955, 5, 495), true);
     let written = converter.finish(now, 0).unwrap();
     assert_eq!((written.slow, written.sampled), (5, 495));
@@ -115,7 +123,7 @@ fn requests_of_which_none_was_sampled_are_counted() {
         let folder = tempfile::tempdir().unwrap();
         let mut converter = converter(folder.path(), None);
         converter.request_totals(totals(1, 0, 0, 0), is_alone);
-        let now = feed(&mut converter, 1..=10, 1, MS);
+        let now = feed(&mut converter, 1..=10, 1, 10 * MS, MS);
         converter.request_totals(totals(now, 20_000, 20, 0), is_alone);
         converter.finish(now, 0).unwrap();
         let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
@@ -134,7 +142,7 @@ fn only_slow_requests_and_some_others_are_kept() {
         converter.request_totals(latencies.clone(), true);
         let mut now = MS;
         for turn in 1..=20 {
-            now = feed(&mut converter, turn * 200 - 199..=turn * 200, 100, now);
+            now = feed(&mut converter, turn * 200 - 199..=turn * 200, 100, 0, now);
             (latencies.time, latencies.seen, latencies.slow) = (now, turn * 200, turn * 200);
             converter.request_totals(latencies.clone(), true);
         }
@@ -160,7 +168,7 @@ fn a_request_that_another_thread_began_waits_in_between() {
         of(70, 100, RecordKind::SwitchedIn { cpu: 0 }),
         of(70, 150, away(None)),
         of(71, 400, RecordKind::SwitchedIn { cpu: 0 }),
-        of(71, 900, RecordKind::Request { id: 3, start: 110, started_by: Some(70) }),
+        of(71, 900, RecordKind::Request { id: 3, start: 110, started_by: Some(70), is_slow: true }),
     ] {
         converter.record(record).unwrap();
     }
@@ -203,8 +211,8 @@ fn any_record() -> impl Strategy<Value = Record> {
         ".{0,70}".prop_map(|name| RecordKind::Named { name: name.into() }),
         Just(RecordKind::Ended),
         Just(RecordKind::Executed),
-        (id.clone(), any::<u64>(), prop::option::of(0_u32..3))
-            .prop_map(|(id, start, started_by)| RecordKind::Request { id, start, started_by }),
+        (id.clone(), any::<u64>(), prop::option::of(0_u32..3), any::<bool>())
+            .prop_map(|(id, start, started_by, is_slow)| RecordKind::Request { id, start, started_by, is_slow }),
         id.clone().prop_map(|id| RecordKind::RequestResumed { id }),
         id.clone().prop_map(|id| RecordKind::RequestSuspended { id }),
         id.clone().prop_map(|id| RecordKind::RequestEnded { id }),
