@@ -12,8 +12,8 @@ use super::Converter;
 
 impl Converter {
     /// Writes how many requests this process had. The source counts those of all its processes, so
-    /// each sampled request stands for as many here as on average; where none was sampled, each slow
-    /// one does.
+    /// each sampled request stands for as many here as on average; where none was sampled, each
+    /// slow one does.
     pub(super) fn count_requests(&mut self, totals: RequestTotals, is_alone: bool) -> io::Result<()> {
         let Written { slow, sampled, .. } = self.written;
         let before = &self.source_totals;
