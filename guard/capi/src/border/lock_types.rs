@@ -1,15 +1,77 @@
-//! The lock behind a structure of C, which is made at its first use. Does not contain the
-//! structures.
+//! The lock behind a structure of C, which is made at its first use, and what all structures do
+//! alike. Does not contain the structures.
 
 use super::pointers::text;
+use super::types::LW_OK;
 use crate::fork;
 use crate::locks::{Kind, TrackedLock};
-use crate::status::Failure;
-use std::ffi::{c_char, c_void};
+use crate::status::{Failure, caught};
+use std::ffi::{c_char, c_int, c_void};
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// Address of a destroyed lock: never one of a lock, which is aligned.
 const DESTROYED: usize = 1;
+
+/// A structure of C with a lock behind it.
+pub(super) trait LockStructure {
+    /// The field for the lock's address, and the lock's kind and name.
+    ///
+    /// # Safety
+    /// `of` points to a structure that its initializer has made, and that the caller keeps alive.
+    unsafe fn parts(of: *mut Self) -> (*mut *mut c_void, Kind, *const c_char);
+}
+
+/// Calls `call` with the lock behind a structure.
+///
+/// # Safety
+/// `of` is NULL or as for [`LockStructure::parts`], and as for [`lock`].
+#[inline]
+pub(super) unsafe fn with<S: LockStructure>(
+    of: *mut S,
+    call: impl FnOnce(&TrackedLock) -> Result<(), Failure>,
+) -> c_int {
+    caught(|| {
+        if of.is_null() || !of.is_aligned() {
+            return Err(Failure::Argument);
+        }
+        // SAFETY: not NULL, and the rest by the caller's promise.
+        let (place, kind, name) = unsafe { S::parts(of) };
+        // SAFETY: by the caller's promise.
+        call(unsafe { lock(place, kind, name) }?).map(|()| LW_OK)
+    })
+}
+
+/// Wait of the oldest waiter for the lock, in nanoseconds; 0 without one, and on errors.
+///
+/// # Safety
+/// As for [`with`].
+pub(super) unsafe fn delay_ns<S: LockStructure>(of: *mut S) -> u64 {
+    let mut delay = 0;
+    // SAFETY: by the caller's promise.
+    let _ = unsafe {
+        with(of, |lock| {
+            delay = lock.delay_ns();
+            Ok(())
+        })
+    };
+    delay
+}
+
+/// Ends the lock behind a structure.
+///
+/// # Safety
+/// As for [`with`], and no thread uses the lock now or waits for it.
+pub(super) unsafe fn end<S: LockStructure>(of: *mut S) -> c_int {
+    caught(|| {
+        if of.is_null() || !of.is_aligned() {
+            return Err(Failure::Argument);
+        }
+        // SAFETY: not NULL, and the rest by the caller's promise.
+        let (place, ..) = unsafe { S::parts(of) };
+        // SAFETY: by the caller's promise.
+        unsafe { destroy(place) }.map(|()| LW_OK)
+    })
+}
 
 /// The lock whose address is stored at `place`.
 ///
@@ -17,11 +79,7 @@ const DESTROYED: usize = 1;
 /// `place` is NULL or points to a pointer that is NULL or was written by this module, and that
 /// lives for `'a`; no thread destroys the lock meanwhile. `name` is NULL or a text.
 #[inline]
-pub(crate) unsafe fn lock<'a>(
-    place: *mut *mut c_void,
-    kind: Kind,
-    name: *const c_char,
-) -> Result<&'a TrackedLock, Failure> {
+unsafe fn lock<'a>(place: *mut *mut c_void, kind: Kind, name: *const c_char) -> Result<&'a TrackedLock, Failure> {
     if place.is_null() || !place.is_aligned() {
         return Err(Failure::Argument);
     }
@@ -67,7 +125,7 @@ fn make<'a>(place: &AtomicPtr<c_void>, kind: Kind, name: &str) -> Result<&'a Tra
 ///
 /// # Safety
 /// As for [`lock`], and no thread uses the lock now or waits for it.
-pub(crate) unsafe fn destroy(place: *mut *mut c_void) -> Result<(), Failure> {
+unsafe fn destroy(place: *mut *mut c_void) -> Result<(), Failure> {
     if place.is_null() || !place.is_aligned() {
         return Err(Failure::Argument);
     }

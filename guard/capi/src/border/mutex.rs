@@ -1,10 +1,10 @@
 //! Mutexes with budgets. Does not contain waiting.
 
-use super::lock_types::{destroy, lock};
+use super::lock_types::{LockStructure, delay_ns, end, with};
 use super::pointers::write;
 use super::types::LW_OK;
-use crate::locks::{Kind, TrackedLock, Wait};
-use crate::status::{Failure, caught};
+use crate::locks::{Kind, Wait};
+use crate::status::caught;
 use std::ffi::{c_char, c_int, c_void};
 
 /// A mutex. `LW_MUTEX_INIT("name")` initializes it. Mutexes of one name share their statistics.
@@ -17,19 +17,11 @@ pub struct Mutex {
     pub name: *const c_char,
 }
 
-/// # Safety
-/// As for [`lock`].
-#[inline]
-unsafe fn with(of: *mut Mutex, call: impl FnOnce(&TrackedLock) -> Result<(), Failure>) -> c_int {
-    caught(|| {
-        if of.is_null() || !of.is_aligned() {
-            return Err(Failure::Argument);
-        }
-        // SAFETY: not NULL; the caller keeps it alive.
-        let (place, name) = unsafe { (&raw mut (*of).lock, (*of).name) };
+impl LockStructure for Mutex {
+    unsafe fn parts(of: *mut Self) -> (*mut *mut c_void, Kind, *const c_char) {
         // SAFETY: by the caller's promise.
-        call(unsafe { lock(place, Kind::Mutex, name) }?).map(|()| LW_OK)
-    })
+        unsafe { (&raw mut (*of).lock, Kind::Mutex, (*of).name) }
+    }
 }
 
 /// Initializes a mutex, as `LW_MUTEX_INIT` does.
@@ -90,15 +82,8 @@ pub unsafe extern "C" fn lw_mutex_unlock(of: *mut Mutex) -> c_int {
 /// `of` is as the module says, and made by its initializer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_mutex_delay_ns(of: *mut Mutex) -> u64 {
-    let mut delay = 0;
     // SAFETY: by the caller's promise.
-    let _ = unsafe {
-        with(of, |lock| {
-            delay = lock.delay_ns();
-            Ok(())
-        })
-    };
-    delay
+    unsafe { delay_ns(of) }
 }
 
 /// Ends the mutex, which no thread uses any more. `LW_E_BUSY`: it is held.
@@ -107,11 +92,6 @@ pub unsafe extern "C" fn lw_mutex_delay_ns(of: *mut Mutex) -> u64 {
 /// `of` is as the module says, and made by its initializer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_mutex_destroy(of: *mut Mutex) -> c_int {
-    caught(|| {
-        if of.is_null() || !of.is_aligned() {
-            return Err(Failure::Argument);
-        }
-        // SAFETY: by the caller's promise.
-        unsafe { destroy(&raw mut (*of).lock) }.map(|()| LW_OK)
-    })
+    // SAFETY: by the caller's promise.
+    unsafe { end(of) }
 }

@@ -1,10 +1,10 @@
 //! Read-write locks with budgets. Does not contain waiting.
 
-use super::lock_types::{destroy, lock};
+use super::lock_types::{LockStructure, delay_ns, end, with};
 use super::pointers::write;
 use super::types::LW_OK;
-use crate::locks::{Kind, TrackedLock, Wait};
-use crate::status::{Failure, caught};
+use crate::locks::{Kind, Wait};
+use crate::status::caught;
 use std::ffi::{c_char, c_int, c_void};
 
 /// A read-write lock. `LW_RWLOCK_INIT("name")` initializes it. Waiters are served in order of
@@ -18,19 +18,11 @@ pub struct RwLock {
     pub name: *const c_char,
 }
 
-/// # Safety
-/// As for [`lock`].
-#[inline]
-unsafe fn with(of: *mut RwLock, call: impl FnOnce(&TrackedLock) -> Result<(), Failure>) -> c_int {
-    caught(|| {
-        if of.is_null() || !of.is_aligned() {
-            return Err(Failure::Argument);
-        }
-        // SAFETY: not NULL; the caller keeps it alive.
-        let (place, name) = unsafe { (&raw mut (*of).lock, (*of).name) };
+impl LockStructure for RwLock {
+    unsafe fn parts(of: *mut Self) -> (*mut *mut c_void, Kind, *const c_char) {
         // SAFETY: by the caller's promise.
-        call(unsafe { lock(place, Kind::RwLock, name) }?).map(|()| LW_OK)
-    })
+        unsafe { (&raw mut (*of).lock, Kind::RwLock, (*of).name) }
+    }
 }
 
 /// Initializes a lock, as `LW_RWLOCK_INIT` does.
@@ -120,15 +112,8 @@ pub unsafe extern "C" fn lw_rwlock_unlock(of: *mut RwLock) -> c_int {
 /// `of` is as the module says, and made by its initializer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_rwlock_delay_ns(of: *mut RwLock) -> u64 {
-    let mut delay = 0;
     // SAFETY: by the caller's promise.
-    let _ = unsafe {
-        with(of, |lock| {
-            delay = lock.delay_ns();
-            Ok(())
-        })
-    };
-    delay
+    unsafe { delay_ns(of) }
 }
 
 /// Ends the lock, which no thread uses any more. `LW_E_BUSY`: it is held.
@@ -137,11 +122,6 @@ pub unsafe extern "C" fn lw_rwlock_delay_ns(of: *mut RwLock) -> u64 {
 /// `of` is as the module says, and made by its initializer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_rwlock_destroy(of: *mut RwLock) -> c_int {
-    caught(|| {
-        if of.is_null() || !of.is_aligned() {
-            return Err(Failure::Argument);
-        }
-        // SAFETY: by the caller's promise.
-        unsafe { destroy(&raw mut (*of).lock) }.map(|()| LW_OK)
-    })
+    // SAFETY: by the caller's promise.
+    unsafe { end(of) }
 }

@@ -1,10 +1,10 @@
 //! Semaphores with budgets. Does not contain waiting.
 
-use super::lock_types::{destroy, lock};
+use super::lock_types::{LockStructure, delay_ns, end, with};
 use super::pointers::write;
 use super::types::LW_OK;
-use crate::locks::{Kind, TrackedLock, Wait};
-use crate::status::{Failure, caught};
+use crate::locks::{Kind, Wait};
+use crate::status::caught;
 use std::ffi::{c_char, c_int, c_void};
 
 /// A semaphore. `LW_SEM_INIT("name", permits)` initializes it.
@@ -19,19 +19,11 @@ pub struct Semaphore {
     pub permits: u32,
 }
 
-/// # Safety
-/// As for [`lock`].
-#[inline]
-unsafe fn with(of: *mut Semaphore, call: impl FnOnce(&TrackedLock) -> Result<(), Failure>) -> c_int {
-    caught(|| {
-        if of.is_null() || !of.is_aligned() {
-            return Err(Failure::Argument);
-        }
-        // SAFETY: not NULL; the caller keeps it alive.
-        let (place, permits, name) = unsafe { (&raw mut (*of).lock, (*of).permits, (*of).name) };
+impl LockStructure for Semaphore {
+    unsafe fn parts(of: *mut Self) -> (*mut *mut c_void, Kind, *const c_char) {
         // SAFETY: by the caller's promise.
-        call(unsafe { lock(place, Kind::Semaphore(permits), name) }?).map(|()| LW_OK)
-    })
+        unsafe { (&raw mut (*of).lock, Kind::Semaphore((*of).permits), (*of).name) }
+    }
 }
 
 /// Initializes a semaphore, as `LW_SEM_INIT` does.
@@ -91,15 +83,8 @@ pub unsafe extern "C" fn lw_sem_post(of: *mut Semaphore) -> c_int {
 /// `of` is as the module says, and made by its initializer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_sem_delay_ns(of: *mut Semaphore) -> u64 {
-    let mut delay = 0;
     // SAFETY: by the caller's promise.
-    let _ = unsafe {
-        with(of, |lock| {
-            delay = lock.delay_ns();
-            Ok(())
-        })
-    };
-    delay
+    unsafe { delay_ns(of) }
 }
 
 /// Ends the semaphore, which no thread uses any more. `LW_E_BUSY`: it is held.
@@ -108,11 +93,6 @@ pub unsafe extern "C" fn lw_sem_delay_ns(of: *mut Semaphore) -> u64 {
 /// `of` is as the module says, and made by its initializer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_sem_destroy(of: *mut Semaphore) -> c_int {
-    caught(|| {
-        if of.is_null() || !of.is_aligned() {
-            return Err(Failure::Argument);
-        }
-        // SAFETY: by the caller's promise.
-        unsafe { destroy(&raw mut (*of).lock) }.map(|()| LW_OK)
-    })
+    // SAFETY: by the caller's promise.
+    unsafe { end(of) }
 }
