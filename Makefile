@@ -95,6 +95,7 @@ ecosystem: setup
 # Its lock file still fits, its examples compile, and its tests over real sockets pass.
 ecosystem-check:
 	cargo test --locked --all-targets --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem
+	cargo check --locked --all-features --manifest-path profiler/tests/futures-service/Cargo.toml --target-dir target/ecosystem
 
 # libleeward, with what a packager needs.
 capi: setup

@@ -25,10 +25,10 @@ impl State {
     fn text(&self) -> String {
         let mut text = format!("{} s, {} samples", self.elapsed.as_secs(), self.samples);
         if let Some((seen, slow)) = self.requests {
-            text += &format!(", {seen} requests, {slow} of them recorded as slow");
+            text += &format!(", {seen} requests, {slow} recorded as slow");
         }
         let cost = percent(self.cost.as_nanos() as u64, self.elapsed.as_nanos() as u64);
-        text += &format!("; costs about {cost} of a CPU; Ctrl-C ends it");
+        text += &format!(", costs {cost} of a CPU");
         text
     }
 }
@@ -41,8 +41,9 @@ pub(super) struct Progress {
 
 impl Progress {
     pub(super) fn new() -> Progress {
+        // A longer line than the terminal's would be wrapped, and stay when the recording ends.
         let bar = if std::io::stderr().is_terminal() { ProgressBar::new_spinner() } else { ProgressBar::hidden() };
-        if let Ok(style) = ProgressStyle::with_template("recording: {msg}") {
+        if let Ok(style) = ProgressStyle::with_template("recording, until Ctrl-C: {wide_msg}") {
             bar.set_style(style);
         }
         Progress { bar, shown: Instant::now() }
