@@ -90,7 +90,8 @@ class Bench:
         raise Failed(f"{' '.join(line)}: not in the trace: {absent}\n{text[:4000]}")
 
 
-def ask(pid, line):
+def ask(pid, line, ended=lambda: False):
+    """Sends a command to the program's socket; gives up as soon as the program has ended."""
     peer = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     peer.settimeout(20)
     # The run-time's thread may not listen yet.
@@ -99,7 +100,7 @@ def ask(pid, line):
             peer.connect(f"\0leeward-profile-{pid}")
             break
         except ConnectionRefusedError:
-            if attempt == 199:
+            if attempt == 199 or ended():
                 raise
             time.sleep(0.05)
     peer.sendall(line.encode() + b"\n")

@@ -85,11 +85,12 @@ def check_files(bench, name):
 def attach(bench, folder):
     """Starts and stops recordings from outside as long as the program runs."""
     def during(program):
-        while program.poll() is None:
+        ended = lambda: program.poll() is not None
+        while not ended():
             try:
-                ask(program.pid, f"start dir={folder}/%p.trace,segment=256K,disk=4M")
+                ask(program.pid, f"start dir={folder}/%p.trace,segment=256K,disk=4M", ended)
                 time.sleep(0.05)
-                ask(program.pid, "stop")
+                ask(program.pid, "stop", ended)
             except OSError:
                 return  # the program has ended, or no longer listens
     return during

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 
 static _Atomic int handled;
+static _Atomic int awaited;
 
 static void handler(int number) {
     (void)number;
@@ -14,8 +15,10 @@ static void handler(int number) {
 
 static void *waits(void *set) {
     int number = 0;
-    for (int i = 0; i < 3; i++)
+    for (int i = 0; i < 3; i++) {
         MUST(sigwait(set, &number) == 0 && number == SIGUSR1);
+        awaited++;
+    }
     return NULL;
 }
 
@@ -38,7 +41,9 @@ int main(void) {
         work(50);
         toggle();
         kill(getpid(), SIGUSR1);
-        usleep(20000);
+        /* The kernel merges a signal with one that is pending. */
+        while (awaited == i)
+            usleep(1000);
     }
     pthread_join(thread, NULL);
     MUST(pthread_sigmask(SIG_UNBLOCK, &one, NULL) == 0);
