@@ -92,8 +92,11 @@ def vectors(subject):
     found = {name: path.read_bytes() for name, path in subject.inputs("*corpus/*.bin")}
     if not found:
         raise Unusable(f"{subject.label}: no corpus of vectors")
-    for _, path in subject.inputs("*protocol.md"):
-        for name, block in re.findall(r"^```hex ([\w-]+)\n(.*?)^```", path.read_text(), re.MULTILINE | re.DOTALL):
+    # Older revisions have the specification's vectors in blocks of protocol.md.
+    for _, path in subject.inputs("*protocol.md", "*protocol-vectors.txt"):
+        blocks = r"^(?:```hex ([\w-]+)|\[([\w-]+)\])\n(.*?)(?:^```|^$|\Z)"
+        for old, new, block in re.findall(blocks, path.read_text(), re.MULTILINE | re.DOTALL):
+            name = old or new
             digits = "".join(line.split("#")[0] for line in block.splitlines())
             found[f"specified-{name}"] = bytes.fromhex(digits)
     return found

@@ -1,5 +1,5 @@
-//! `docs/protocol.md` against the code: its test vectors both ways, and its tables of bytes, kinds
-//! and codes.
+//! `docs/protocol-vectors.txt` against the code, both ways, and the tables of bytes, kinds and codes
+//! of `docs/protocol.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,19 +8,24 @@ use std::path::Path;
 use crate::support::{encoded, examples, sender};
 use leeward_wire::{DecodeStatus, ErrorCode, FailureCode, Field, Kind, PayloadLimit, Regime, RejectCode, Side, decode};
 
-fn document() -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/protocol.md")).unwrap()
+fn read(name: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name)).unwrap()
 }
 
-/// The blocks that begin with "```hex NAME", by name; `#` begins a comment.
-fn vectors(document: &str) -> BTreeMap<String, Vec<u8>> {
+fn document() -> String {
+    read("protocol.md")
+}
+
+/// The blocks that begin with `[NAME]` and end with an empty line, by name; `#` begins a comment.
+fn vectors() -> BTreeMap<String, Vec<u8>> {
+    let text = read("protocol-vectors.txt");
     let mut vectors = BTreeMap::new();
-    let mut lines = document.lines();
+    let mut lines = text.lines();
     while let Some(line) = lines.next() {
-        let Some(name) = line.strip_prefix("```hex ") else { continue };
+        let Some(name) = line.strip_prefix('[').and_then(|line| line.strip_suffix(']')) else { continue };
         let bytes = lines
             .by_ref()
-            .take_while(|line| *line != "```")
+            .take_while(|line| !line.is_empty())
             .flat_map(|line| line.split('#').next().unwrap().split_whitespace())
             .map(|byte| u8::from_str_radix(byte, 16).unwrap_or_else(|_| panic!("`{byte}` in vector {name}")))
             .collect();
@@ -47,11 +52,11 @@ fn hex(bytes: &[u8]) -> String {
 
 #[test]
 fn every_kind_has_its_vector() {
-    let vectors = vectors(&document());
+    let vectors = vectors();
     for (name, frame) in examples() {
         let bytes = encoded(&frame);
         let written =
-            vectors.get(name).unwrap_or_else(|| panic!("no vector; it would be\n```hex {name}\n{}\n```", hex(&bytes)));
+            vectors.get(name).unwrap_or_else(|| panic!("no vector; it would be\n[{name}]\n{}\n", hex(&bytes)));
         assert_eq!(hex(written), hex(&bytes), "{name}");
         let decoded = decode(written, sender(&frame), PayloadLimit::DEFAULT);
         assert_eq!(decoded, Ok(DecodeStatus::Frame { frame, length: written.len() }), "{name}");
@@ -62,9 +67,8 @@ fn every_kind_has_its_vector() {
 
 #[test]
 fn hostile_vectors_are_refused_as_written() {
-    let document = document();
-    let vectors = vectors(&document);
-    let rows = table(&document, "hostile vector");
+    let vectors = vectors();
+    let rows = table(&document(), "hostile vector");
     assert_eq!(rows.len(), vectors.keys().filter(|name| name.starts_with("bad-")).count());
     for row in rows {
         let error = decode(&vectors[&row[0]], Side::Client, PayloadLimit::DEFAULT).expect_err(&row[0]);
