@@ -20,7 +20,7 @@ pub(crate) struct TwinArgs {
     /// Folder of an earlier `leeward run --plant real`
     #[arg(value_name = "DIR")]
     pub(crate) folder: PathBuf,
-    /// File to write, such as docs/twin.md; by default the page is printed
+    /// File to write, such as docs/results/twin.md; by default the page is printed
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 }
@@ -28,7 +28,7 @@ pub(crate) struct TwinArgs {
 const TWIN: &str = "\
 Examples:
   leeward run real-grid --plant real --out /tmp/grid && leeward twin /tmp/grid
-  leeward twin /tmp/grid --out docs/twin.md";
+  leeward twin /tmp/grid --out docs/results/twin.md";
 
 /// Runs the command.
 pub(crate) fn twin(args: &TwinArgs) -> Result<(), Failure> {

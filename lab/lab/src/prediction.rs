@@ -1,5 +1,5 @@
-//! The page of predictions, `docs/twin.md`: the simulator's predictions of real runs, per demand,
-//! clients, service and controller.
+//! The page of predictions, `docs/results/twin.md`: the simulator's predictions of real runs, per
+//! demand, clients, service and controller.
 //!
 //! Does not contain the runs or predictions (`real`).
 
@@ -85,8 +85,8 @@ pub fn markdown(results: &Results, command: &str) -> Option<String> {
         return None;
     }
     let mut text = format!(
-        "# The simulator against this machine\n\nMade by `{command}`: do not edit. [real.md](real.md) says how the machine is measured, and \
-         [simulator.md](simulator.md#deep-sockets) what a deep socket saves.\nEach cell is the median of its seeds. If nearly no response is in time, a \
+        "# The simulator against this machine\n\nMade by `{command}`: do not edit. [real.md](../real.md) says how the machine is measured, and \
+         [simulator.md](../simulator.md#deep-sockets) what a deep socket saves.\nEach cell is the median of its seeds. If nearly no response is in time, a \
          prediction of nearly none counts as right.\n\n"
     );
     let stalled = results.machines.iter().map(|machine| machine.stalled).fold(0.0, f64::max);
