@@ -82,7 +82,7 @@ class Results:
         """A table as a frame of `polars`, `pandas` or `arrow`.
 
         Tables: `points`, `windows`, `shifts`, `locks`, `replicas`, `services`, `kinds`. The frame
-        omits columns in which no row has a value. `docs/results.md` has the columns and their
+        omits columns in which no row has a value. `docs/results/fields.md` has the columns and their
         units.
 
         Raises `ResultsError` for another table or kind, `MissingExtra` for a missing library.

@@ -198,14 +198,14 @@ mod tests {
 
     #[test]
     fn every_field_is_documented() {
-        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results.md");
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/results/fields.md");
         let text = std::fs::read_to_string(docs).unwrap();
         for table in Table::ALL {
             let heading = format!("\n## {}{}\n", table.name()[..1].to_uppercase(), &table.name()[1..]);
             let section = text.split_once(&heading).unwrap_or_else(|| panic!("no section `{heading}`")).1;
             let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
             for name in table.fields() {
-                assert!(section.contains(&format!("`{name}`")), "{name} is missing in docs/results.md, {heading}");
+                assert!(section.contains(&format!("`{name}`")), "{name} is missing in docs/results/fields.md, {heading}");
             }
         }
     }
