@@ -3,6 +3,9 @@
 //! socket, a thread, a clock or a random number generator: time and random bits are arguments. The
 //! same compiled code decides in the simulator and in the running server.
 //!
+//! For authors of algorithms, plants and servers. Entry points: [`server::Admission`],
+//! [`server::ControlLoop`], [`client::ClientHalf`] and [`registry::Registry`].
+//!
 //! Modules:
 //! - [`units`]: time, credits, rates and priorities as types, and their notation (`80us`, `850k`,
 //!   `1.4x`).

@@ -2,6 +2,9 @@
 //! core parks. Like the admission controllers it has no clocks, threads or sockets: the simulator
 //! and the real server call the same code.
 //!
+//! For plants whose cores come and go, and for authors of policies. Entry points:
+//! [`registry::find`] and [`Allocator`].
+//!
 //! Does not contain the choice of the core to grant or revoke, the duration of a grant, or the
 //! distribution of work to cores. These are the plant's.
 //!

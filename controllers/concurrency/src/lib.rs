@@ -2,6 +2,9 @@
 //! requests wait in the proxy, where their age, class and deadline are known. Like the admission
 //! controllers, a limit has no clock, thread or socket.
 //!
+//! For proxies, and for authors of limits. Entry points: [`registry::find`] and
+//! [`ConcurrencyLimit`].
+//!
 //! - [`ConcurrencyLimit`]: the trait; [`Response`] and [`Tick`] are its input.
 //! - [`registry`]: the limits by name.
 //! - [`knee`]: Leeward's law, which needs the objective and nothing else.

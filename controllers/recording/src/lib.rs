@@ -1,6 +1,9 @@
 //! Recordings of a plant's calls to a controller's server side with its decisions, and their
 //! replay: the same calls must give the same decisions. The format is `docs/recording-format.md`.
 //!
+//! For plants that record, and for tools that replay. Entry points: [`record`], [`Reader`] and
+//! [`Replayer`].
+//!
 //! - [`record`] wraps the halves of any algorithm; [`Recorder`] ends the recording. Blocks leave
 //!   through a [`Sink`].
 //! - [`Reader`] decodes a recording, even if the file is damaged.

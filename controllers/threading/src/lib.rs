@@ -2,6 +2,9 @@
 //! and call leaves, and the setup that fits the load. Like the controllers it has no clocks,
 //! threads or sockets: the simulator and the real server call the same code.
 //!
+//! For tiers of servers, and for authors of policies. Entry points: [`registry`],
+//! [`ThreadingPolicy`] and [`curves::Curves`].
+//!
 //! Does not contain threads, queues, parking or the execution of a switch. These are the plant's.
 //!
 //! - [`Setup`]: a model with the sizes of its pools, written as in the paper (`SDB1-50`);

@@ -1,5 +1,8 @@
 //! The gate in front of a service: one controller, independent of protocol and executor.
 //!
+//! For services and proxies with a protocol or an executor of their own; `leeward-tower` is the
+//! layer for axum, hyper and tonic. Entry points: [`Gate::builder`] and [`Gate::admit`].
+//!
 //! - [`Gate`], [`Builder`]: the controller's halves behind a few locks. [`Gate::admit`] decides
 //!   about a request.
 //! - [`Permit`]: an admitted request. It ends exactly once; dropping it ends it, too.

@@ -1,5 +1,8 @@
 //! A reverse proxy that keeps any HTTP service inside its latency objective.
 //!
+//! For programs that put a proxy before a service in any language, as `leeward proxy` does.
+//! Entry points: [`Settings`] and [`Proxy::start`].
+//!
 //! Behind a proxy, the queue of a service can't be seen. So the proxy owns the queue: it keeps as
 //! many requests at each backend as fill it (`leeward-concurrency`), and holds the rest, where age,
 //! class, tenant and deadline are known and a rejection costs the backend nothing.
@@ -15,6 +18,19 @@
 //! - `certificates`: those of both sides.
 //! - `http`: one request from its head to the last byte of its answer.
 //! - `backend`: connections to backends, and whether a backend is reachable.
+//!
+//! # Example
+//! ```
+//! use leeward_proxy::{Proxy, Settings};
+//! use std::time::Duration;
+//!
+//! let backend = "127.0.0.1:3000".parse()?;
+//! let settings = Settings::new(Duration::from_millis(50), "127.0.0.1:0", vec![backend]);
+//! let proxy = Proxy::start(settings)?;
+//! println!("{} keeps requests inside 50 ms", proxy.address());
+//! proxy.stop();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Does not contain the parsing of HTTP (hyper) or the law that finds the number of places
 //! (`leeward-concurrency`).

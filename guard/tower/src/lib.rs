@@ -1,5 +1,8 @@
 //! Leeward for services built from tower's traits: axum, hyper and tonic.
 //!
+//! For services on axum, hyper or tonic, and for their clients. Entry points: [`slo`] and
+//! [`client`].
+//!
 //! - [`slo`]: the layer. [`Slo`] has its settings; the layer makes a [`GuardedService`].
 //! - [`Listener`], [`StampedStream`]: sockets that measure how long a request waited before it was
 //!   read.

@@ -1,5 +1,8 @@
 //! Experiments as data: scenario files, their runs and results, and verdicts on the papers' claims.
 //!
+//! For programs that run scenarios and read results without a terminal. Entry points:
+//! [`Scenario`], [`run::run`] and [`Results`].
+//!
 //! - [`scenario`]: the strict TOML format; [`Scenario`] is a validated file.
 //! - [`run`]: all runs of a scenario, in parallel, with results that don't depend on the number of
 //!   threads.
@@ -11,6 +14,21 @@
 //! - [`sweep`]: a scenario over a grid of values.
 //! - [`verdicts`]: the claims of many scenarios, judged as published and with our additions.
 //! - [`tune`]: the search for the best parameters of a controller in a scenario.
+//!
+//! # Example
+//! ```
+//! use leeward_lab::run::{Options, run};
+//! use leeward_lab::{Scenario, registry};
+//! use std::sync::atomic::AtomicBool;
+//!
+//! // One core at half its capacity and at twice as much, without control and with two controllers.
+//! let seeds = ["run.seeds=1".to_string()];
+//! let scenario = Scenario::builtin("demo", &seeds, true)?;
+//! let stop = AtomicBool::new(false);
+//! let results = run(&scenario, &registry(), &Options::default(), &|_| {}, &stop)?;
+//! assert!(!results.points.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Does not contain a command line or HTML.
 

@@ -1,6 +1,9 @@
 //! Outcomes of runs: one family of types for the simulator, the load generator, the plants, the lab
 //! and the report.
 //!
+//! For programs that read or write results. Entry points: [`RunOutcome`], [`Results`] and
+//! [`Distribution`].
+//!
 //! - [`counts`]: ends of requests, as clients and servers count them.
 //! - [`distribution`]: latencies, as a histogram and as [`Percentiles`].
 //! - [`run`]: [`RunOutcome`], the outcome of one run on any plant.
@@ -9,6 +12,19 @@
 //!   field name.
 //! - [`verdicts`]: the papers' claims over all scenarios; [`sensitivity`]: the same under
 //!   perturbations.
+//!
+//! # Example
+//! ```
+//! use leeward_core::units::Nanos;
+//! use leeward_outcome::Distribution;
+//!
+//! let mut latencies = Distribution::new();
+//! for micros in 1..=100 {
+//!     latencies.record(Nanos::from_micros(micros));
+//! }
+//! let percentiles = latencies.percentiles();
+//! assert!(percentiles.p50 < percentiles.p99);
+//! ```
 //!
 //! Plain data without I/O. Does not contain runs, drawing or printing.
 

@@ -1,5 +1,8 @@
 //! The plants: each runs a scenario once and reports the outcome in the same terms ([`Plant`]).
 //!
+//! For programs that make one run, simulated or on this machine. Entry points:
+//! [`SimulatedPlant`] and [`MeasuredPlant`].
+//!
 //! - [`plant`]: the trait, its input and its errors.
 //! - [`simulated`]: the simulator.
 //! - [`measured`]: this machine, a server on some CPUs and its clients on another, over loopback
@@ -14,6 +17,24 @@
 //! - [`tier`]: a tier of the simulator's model, served here with its leaves.
 //! - [`leaves`]: a service with leaves, each server on its part of the CPUs.
 //! - [`run`]: one controller under one workload.
+//!
+//! # Example
+//! ```
+//! use leeward_core::units::Nanos;
+//! use leeward_plant::{BudgetRule, Plant, PlantRun, SimulatedPlant};
+//! use leeward_sim::{SimConfig, service_time::ServiceTime};
+//! use std::sync::atomic::AtomicBool;
+//!
+//! let algorithm = leeward_controllers::builtin().find("breakwater")?.clone();
+//! // The papers' testbed at 1.4 times its capacity, for 50 ms.
+//! let service = ServiceTime::Exponential(Nanos::from_micros(10));
+//! let config = SimConfig { duration: Nanos::from_millis(50), ..SimConfig::testbed(service, 1.4) };
+//! let budget = BudgetRule::Configured;
+//! let run = PlantRun { algorithm: &algorithm, params: &[], config: &config, budget };
+//! let outcome = SimulatedPlant.run(&run, &AtomicBool::new(false), &mut |_| {})?;
+//! assert!(outcome.violations.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Linux only. Does not contain scenarios and results (`leeward-lab`) or sockets (`leeward-rpc`,
 //! `leeward-load`).

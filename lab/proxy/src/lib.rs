@@ -1,10 +1,24 @@
 //! A deterministic discrete-event simulator of a proxy in front of one backend. Concurrency limits
 //! (`leeward-concurrency`) are judged in it against the best static number of each case.
 //!
+//! For authors of concurrency limits. Entry points: [`case::Case`], [`benchmark::play`] and
+//! [`benchmark::best_static`].
+//!
 //! - [`case`]: a backend, a demand and an objective; random cases.
 //! - `backend`: cores, lock, pauses.
 //! - [`proxy`]: the queue of the proxy, and the run.
 //! - [`benchmark`]: the best static number of a case, and limits relative to it.
+//!
+//! # Example
+//! ```
+//! use leeward_proxy_sim::benchmark::{best_static, compare, play, policies};
+//! use leeward_proxy_sim::case::Case;
+//!
+//! let case = Case::random(1);
+//! let knee = policies().find(|policy| policy.name == "knee").unwrap();
+//! let result = compare("knee", play(&case, knee, 1), &best_static(&case, 1));
+//! assert!(result.share > 0.0);
+//! ```
 //!
 //! Does not contain limits.
 

@@ -1,6 +1,8 @@
 //! Results as one self-contained HTML page: the paper's figure redrawn, and its claims compared
 //! with the measurements.
 //!
+//! For programs that show results. Entry point: [`render`].
+//!
 //! The page needs no network, fonts or script. Without JavaScript, the browser shows the tooltips
 //! and the system sets the theme. The same results give the same bytes, so reports can be compared
 //! and archived.

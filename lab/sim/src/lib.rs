@@ -3,6 +3,9 @@
 //! It is the plant in which the controllers of `leeward-controllers` run at the papers' scale. One
 //! run is single-threaded and a pure function of its [`SimConfig`]: the same bytes on any machine.
 //!
+//! For studies of controllers, and for authors of algorithms. Entry points: [`SimConfig`] and
+//! [`simulate`].
+//!
 //! ```
 //! use leeward_core::units::Nanos;
 //! use leeward_sim::{SimConfig, service_time::ServiceTime, simulate};

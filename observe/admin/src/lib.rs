@@ -1,5 +1,8 @@
 //! The admin port: serves the state of a running server or gate to an operator's tools and browser.
 //!
+//! For servers and programs with a gate. Entry points: [`Sources`], [`Admin::start`] and
+//! [`Exporter`].
+//!
 //! | path | response |
 //! |---|---|
 //! | `/` | the dashboard: one page that loads nothing |
@@ -21,6 +24,21 @@
 //! - `stream`: bytes of a connection; `tls`, with the feature of that name: the same over TLS.
 //! - `descriptor`: recognises descriptors that the program has closed.
 //! - `feed`: server-sent events. `access`: access rules. `page`: the dashboard.
+//!
+//! # Example
+//! ```
+//! use leeward_admin::{Admin, Sources};
+//! use std::io::{Read, Write};
+//! use std::net::TcpStream;
+//!
+//! let admin = Admin::start("127.0.0.1:0", Sources::default(), String::new())?;
+//! let mut operator = TcpStream::connect(admin.address())?;
+//! operator.write_all(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n")?;
+//! let mut response = String::new();
+//! operator.read_to_string(&mut response)?;
+//! assert!(response.starts_with("HTTP/1.1 200"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Does not contain measurements (`leeward-observe`), or anything that changes a server.
 

@@ -1,5 +1,8 @@
 //! Observes a service from outside: the data of its metrics, its dashboard and `leeward why`.
 //!
+//! For authors of servers and gates. Entry points: [`Watch`] on the path of requests, and
+//! [`Source`] for readers.
+//!
 //! - [`Watch`]: a stripe of counters per core, and a ring of decisions. The request path writes it.
 //! - [`Decision`], [`DecisionReason`], [`DecisionRing`]: the reason of each rejection, kept by
 //!   number. [`explain`]: the same in sentences.
@@ -9,6 +12,21 @@
 //! - [`Snapshot`]: state of a server or gate at one moment. [`Source`]: interface that returns
 //!   snapshots.
 //! - [`exposition`]: snapshots as text for Prometheus and OpenMetrics.
+//!
+//! # Example
+//! ```
+//! use leeward_core::units::Nanos;
+//! use leeward_observe::{LatencyCounts, LatencyHistogram};
+//!
+//! let latencies = LatencyHistogram::default();
+//! for micros in 1..=100 {
+//!     latencies.record(Nanos::from_micros(micros));
+//! }
+//! let mut counts = LatencyCounts::default();
+//! latencies.add_to(&mut counts);
+//! assert_eq!(counts.count(), 100);
+//! assert!(counts.percentiles().is_some());
+//! ```
 //!
 //! Does not contain sockets, threads, or controllers.
 

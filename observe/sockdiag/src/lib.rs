@@ -1,5 +1,8 @@
 //! Sockets of this host as the kernel describes them to every user.
 //!
+//! For tools that watch services from outside, such as `leeward watch`. Entry points:
+//! [`SocketReader`] and [`UnreadTracker`].
+//!
 //! `sock_diag` (netlink) lists the sockets of a network namespace, as `ss` does. For each TCP
 //! connection it tells the unread bytes and the time since the last data came and went; for each
 //! listener its accept queue. So the queue in front of any service can be seen from outside,
@@ -10,18 +13,22 @@
 //! - [`UnreadTracker`]: the age of a connection's oldest unread byte, as bounds, from one dump to
 //!   the next.
 //!
-//! ```no_run
+//! ```
 //! use leeward_sockdiag::{Namespace, SocketReader};
+//! use std::io::Write;
+//! use std::net::{TcpListener, TcpStream};
 //!
+//! // A service that has not read a request of five bytes.
+//! let listener = TcpListener::bind("127.0.0.1:0")?;
+//! let address = listener.local_addr()?;
+//! TcpStream::connect(address)?.write_all(b"hello")?;
+//! let _connection = listener.accept()?;
+//!
+//! let mut unread = 0;
 //! let mut reader = SocketReader::open(&Namespace::Own)?;
-//! let mut oldest = None;
-//! reader.tcp_connections(Some(8080), &mut |socket| {
-//!     if socket.unread > 0 {
-//!         oldest = oldest.max(Some(socket.since_received));
-//!     }
-//! })?;
-//! println!("the last bytes of the oldest unread request came {oldest:?} ago");
-//! # Ok::<(), leeward_sockdiag::SockDiagError>(())
+//! reader.tcp_connections(Some(address.port()), &mut |socket| unread += socket.unread)?;
+//! assert!(unread >= 5);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Contains no decision about what is slow, and no knowledge of processes.

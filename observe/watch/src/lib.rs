@@ -1,5 +1,8 @@
 //! The queue in front of any service, seen from outside, and why requests wait there.
 //!
+//! For tools that explain the queue of a running service, as `leeward watch` does. Entry
+//! points: [`WatchTarget`] and [`Observer`].
+//!
 //! An overloaded service has its queue in its sockets, where it cannot see it. The kernel tells the
 //! age of that queue to everybody. This crate polls the sockets of a service and what its threads
 //! wait for, and says in one sentence why its requests are slow: CPU, quota, a lock, a disk,
@@ -11,16 +14,18 @@
 //! - [`diagnose`]: facts to a [`Diagnosis`]. Pure, with a rule per [`Cause`].
 //! - [`ListenerReport`]: the result per listener, as text, JSON or Prometheus metrics.
 //!
-//! ```no_run
-//! use std::time::Duration;
+//! ```
 //! use leeward_watch::{Observer, WatchTarget};
+//! use std::time::Duration;
 //!
-//! let mut observer = Observer::open(WatchTarget::parse(":8080")?)?;
-//! observer.poll_for(Duration::from_secs(3), &|| false)?;
+//! let service = std::net::TcpListener::bind("127.0.0.1:0")?;
+//! let port = format!(":{}", service.local_addr()?.port());
+//! let mut observer = Observer::open(WatchTarget::parse(&port)?)?;
+//! observer.poll_for(Duration::from_millis(50), &|| false)?;
 //! for listener in observer.reports() {
 //!     println!("{}: {}", listener.address, listener.sentence);
 //! }
-//! # Ok::<(), leeward_watch::WatchError>(())
+//! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
 //! Resolution is milliseconds: the kernel's clock ticks. Inside TLS and HTTP/2 connections,

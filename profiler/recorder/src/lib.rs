@@ -1,6 +1,8 @@
 //! Records calls of functions ([`trace`]), requests of threads ([`request()`]) and requests that
 //! are futures ([`instrument`]) in a Rust program, for Leeward's profiler.
 //!
+//! For Rust programs whose tail latency is studied. Entry points: [`trace`] and [`request()`].
+//!
 //! Works on stable Rust. The run-time records (`libleeward_rt.so`, which `leeward profile record`
 //! preloads). Without the run-time a traced call costs four loads and a comparison, and nothing is
 //! written anywhere.

@@ -1,5 +1,8 @@
 //! Records a running program from outside, with nothing rebuilt, restarted or loaded into it.
 //!
+//! For `leeward profile record --pid`. Entry points: [`process::Process`],
+//! [`record::RecordSource`] and [`convert`].
+//!
 //! The kernel tells of a process what the profiler's run-time tells of itself: samples of stacks,
 //! switches away from the CPU and back, the begin and the end of requests. This crate asks the
 //! kernel for these, and writes them as a trace that `leeward-profile` reads.
@@ -15,6 +18,18 @@
 //!
 //! Everything in the kernel that this crate uses belongs to a file descriptor, so nothing is left
 //! behind when the process ends, by `kill -9` or otherwise.
+//!
+//! # Example
+//! ```
+//! use leeward_sampler::process::Process;
+//!
+//! // Threads and executable mappings of this process.
+//! let process = Process::open(std::process::id())?;
+//! assert!(process.is_running());
+//! assert!(!process.threads()?.is_empty());
+//! assert!(!process.mappings()?.is_empty());
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 //!
 //! Contains no analysis of a trace, and no command line.
 

@@ -2,6 +2,9 @@
 //! requests, timelines across threads, comparisons of the slowest requests with the others, traces
 //! of several processes, and exports.
 //!
+//! For programs that read traces, as `leeward profile` does. Entry point:
+//! [`trace::Trace::open`].
+//!
 //! It records nothing and runs nothing: the compiler pass and the run-time record, and the program
 //! `leeward` starts them.
 //!

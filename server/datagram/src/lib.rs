@@ -2,6 +2,9 @@
 //! end and leave at the other, although the network loses, duplicates and reorders datagrams.
 //! `docs/datagrams.md` is the specification.
 //!
+//! For engines and clients that carry the protocol over UDP. Entry points: [`client::Link`] and
+//! [`server::Link`].
+//!
 //! - [`client::Link`], [`server::Link`]: the two ends. Each turns frames into datagrams, and
 //!   datagrams into frames that are passed on once.
 //! - [`address_validation::AddressValidation`]: validates a client's address by a stateless cookie,

@@ -1,6 +1,9 @@
 //! The engine under every protocol: listeners, sockets and cores, with a controller's fast half on
 //! each core.
 //!
+//! For authors of protocols; `examples/http` is a whole one. Entry points: [`Protocol`] and
+//! [`Config::start`].
+//!
 //! - [`Protocol`]: the interface of a protocol. Bytes go in; calls, responses and closes come out.
 //! - [`Config`]: settings of every server; [`Config::start`] starts it. [`Server`]: observing and
 //!   stopping it.
@@ -22,6 +25,21 @@
 //! - [`EventSource`]: sources that cores poll besides their connections, such as a client.
 //!   [`TaskTimer`]: timers to the microsecond.
 //! - [`allocation`]: core allocation. [`Statistics`]: a server's statistics.
+//!
+//! # Example
+//! ```
+//! use leeward_engine::{Input, ReceiveBuffer};
+//!
+//! // The engine reads a connection's bytes; the protocol takes whole requests out of the buffer.
+//! let mut buffer = ReceiveBuffer::new(1024);
+//! let read = b"ping\npo";
+//! buffer.spare()[..read.len()].copy_from_slice(read);
+//! buffer.filled(read.len());
+//! let end = buffer.bytes().iter().position(|byte| *byte == b'\n').unwrap();
+//! assert_eq!(&buffer.bytes()[..end], b"ping");
+//! buffer.consume(end + 1);
+//! assert_eq!(buffer.buffered(), 2);
+//! ```
 //!
 //! Does not contain the meaning of bytes (a protocol's), the admission decision (`leeward-core`),
 //! or a request's work (a service's).

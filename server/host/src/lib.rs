@@ -1,6 +1,8 @@
 //! A host of controllers: runs a controller's two halves around a service, with any source of
 //! requests.
 //!
+//! For engines and gates. Entry points: [`ControlTicker`], [`Recording`] and [`ShadowMode`].
+//!
 //! - [`ControlTicker`]: the slow half, which the core that notices first ticks once per period.
 //!   [`Ticker`]: the period itself.
 //! - [`ConnectionContext`]: a connection's access to its core: time, random numbers, the fast half,
@@ -10,6 +12,20 @@
 //! - [`Recording`]: the file of a controller's calls and decisions. [`with_watch`]: a controller
 //!   with an observer. [`ShadowMode`]: one whose rejections are enforced for a share of the
 //!   clients, or for none.
+//!
+//! # Example
+//! ```
+//! use leeward_core::units::{Nanos, Time};
+//! use leeward_host::Ticker;
+//!
+//! // The first thread that finds a tick due runs it; missed periods are reported, not repeated.
+//! let ticker = Ticker::new(Nanos::from_micros(10), 0);
+//! let now = Time::ZERO + Nanos::from_micros(35);
+//! ticker.run(now, |ticks, _| *ticks += 1);
+//! ticker.run(now, |ticks, _| *ticks += 1);
+//! assert_eq!(ticker.with(|ticks| *ticks), 1);
+//! assert!(ticker.due() > now);
+//! ```
 //!
 //! Does not contain sockets, protocols, or threads that execute requests.
 

@@ -1,5 +1,8 @@
 //! Load for HTTP services: HTTP/1.1, HTTP/2 and unary gRPC, by hyper's client.
 //!
+//! For measurements of HTTP and gRPC services in any language. Entry points: [`Target`],
+//! [`HttpLoadConfig`] and [`run`].
+//!
 //! - Open loop: the due times of all requests are drawn before the run
 //!   ([`leeward_load::Schedule`]). A late request is still sent, and counted as late.
 //! - Latency counts from the *due* time to the last byte of the response, so the wait for a free

@@ -1,11 +1,30 @@
 //! Heads and framing of HTTP/1.1 messages (RFC 9112): a message's end, its target, and the
 //! persistence of its connection.
 //!
+//! For ports that answer `GET`, and for load generators. Entry points: [`request`](fn@request)
+//! and [`response`](fn@response).
+//!
 //! - [`request`]: a request's head, for the ports that answer `GET`.
 //! - [`response`]: a response's head and content, for clients.
 //!
 //! If a server and its proxy disagree on a message's end, the server executes requests that no
 //! client sent (request smuggling). So a request with doubtful framing is rejected, never repaired.
+//!
+//! # Example
+//! ```
+//! use leeward_http1::{Fault, NO_FIELDS, request};
+//!
+//! let mut fields = NO_FIELDS;
+//! let head = b"GET /hello?name=you HTTP/1.1\r\nhost: localhost\r\n\r\n";
+//! let parsed = request(head, &mut fields)?.unwrap();
+//! assert_eq!((parsed.path, parsed.query), ("/hello", "name=you"));
+//!
+//! // Two lengths: which bytes are the next request is in doubt.
+//! let head = b"GET / HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\n";
+//! let mut fields = NO_FIELDS;
+//! assert_eq!(request(head, &mut fields).err(), Some(Fault::Malformed));
+//! # Ok::<(), Fault>(())
+//! ```
 //!
 //! Contains no sockets, time or routes.
 

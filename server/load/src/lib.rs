@@ -1,5 +1,8 @@
 //! An honest load generator for services that speak Leeward's protocol.
 //!
+//! For measurements of services that speak Leeward's protocol. Entry points: [`Plan`],
+//! [`LoadConfig`] and [`run`].
+//!
 //! - Open loop: the due times of all requests are drawn before the run, from the simulator's random
 //!   streams ([`schedule`]), or read from a trace ([`trace`]). A late request is still sent, and
 //!   counted as late.

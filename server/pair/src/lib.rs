@@ -1,6 +1,8 @@
 //! Both ends of a connection over a simulated wire in virtual time, for tests: a server's core and
 //! any number of clients, with all random choices from one seed.
 //!
+//! For tests of the protocol. Entry points: [`Pair`] and [`PairConfig`].
+//!
 //! - [`Pair`]: the simulation. [`PairConfig`]: the wire and the server's limits. [`Rng`]: random
 //!   numbers from the seed.
 //! - [`frames`]: hand-made frames. [`order`]: checks that a controller sees a session's frames in

@@ -3,6 +3,9 @@
 //! other cores, and then sleeps by its idle policy. The age of each queue's oldest entry is
 //! published: the queueing-delay signal (Breakwater §4).
 //!
+//! For servers, and for handlers that use its locks and timers. Entry points: [`locks`],
+//! [`timers`] and [`Cores`].
+//!
 //! - [`clock`]: the time since the start, in a few nanoseconds. [`wall`]: the time of the kernel's
 //!   stamps, in as few.
 //! - [`queues`]: run queues and their ages.
@@ -17,6 +20,20 @@
 //! - [`cores`]: the loop of a core, and the threads.
 //! - [`allocation`]: cores that an allocator grants and revokes.
 //! - [`thread_pool`]: threads that take the roles of a threading model instead, and change models.
+//!
+//! # Example
+//! ```
+//! use leeward_core::budget::Budget;
+//! use leeward_core::units::Nanos;
+//! use leeward_runtime::{budget, locks::Mutex};
+//!
+//! let cache = Mutex::new("cache", 0);
+//! // A request that may wait 100 µs in queues. A free lock costs nothing of that.
+//! let request = || cache.lock_blocking_unless_congested().map(|mut entries| *entries += 1);
+//! let (result, _) = budget::with(Budget::new(Nanos::from_micros(100)), request);
+//! assert!(result.is_ok());
+//! assert_eq!(*cache.lock_blocking(), 1);
+//! ```
 //!
 //! Does not contain wire formats, sockets (a [`cores::Network`] brings these), or the admission
 //! decision.

@@ -1,5 +1,8 @@
 //! TLS for both ends of a connection, by rustls.
 //!
+//! For the ends of a connection that have an I/O loop of their own. Entry points:
+//! [`ServerTls`], [`ClientTls`] and [`Session`].
+//!
 //! - [`ServerTls`], [`ClientTls`]: certificates, keys and authorities from files, which are
 //!   reloaded after each change.
 //! - [`ServerSetup`], [`ClientSetup`]: the same with several certificates, protocols, or the

@@ -1,6 +1,9 @@
 //! The wire format: [`Frame`]s, the protocol's only messages, to bytes and back. Pure: bytes and
 //! frames are arguments, the caller owns sockets and clocks.
 //!
+//! For authors of clients and servers of the protocol. Entry points: [`Encoder`], [`Decoder`]
+//! and [`Frame`].
+//!
 //! Where to look:
 //! - [`Frame`]: the thirteen kinds of frame, with types that can't hold a value that the wire can't
 //!   carry.

@@ -1,5 +1,20 @@
 //! The list of all services.
 //!
+//! For programs that offer services by name, such as `leeward serve`. Entry point:
+//! [`Catalogue::builtin`].
+//!
+//! # Example
+//! ```
+//! use leeward_catalogue::Catalogue;
+//!
+//! let catalogue = Catalogue::builtin();
+//! assert!(catalogue.names().contains(&"kv"));
+//! // An alias: the paper's name of Set Algebra.
+//! assert_eq!(catalogue.find("set-algebra").unwrap().name(), "sets");
+//! assert_eq!(catalogue.requests("kv:usr:keys=24")?.to_string(), "kv:usr:keys=24");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A new service is added here, once, as a [`ServiceDefinition`] from the service's own folder. The
 //! programs take names, arguments and help from this list. Does not contain any service's
 //! behaviour.
