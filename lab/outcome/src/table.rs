@@ -205,7 +205,10 @@ mod tests {
             let section = text.split_once(&heading).unwrap_or_else(|| panic!("no section `{heading}`")).1;
             let section = section.split_once("\n## ").map_or(section, |(section, _)| section);
             for name in table.fields() {
-                assert!(section.contains(&format!("`{name}`")), "{name} is missing in docs/results/fields.md, {heading}");
+                assert!(
+                    section.contains(&format!("`{name}`")),
+                    "{name} is missing in docs/results/fields.md, {heading}"
+                );
             }
         }
     }

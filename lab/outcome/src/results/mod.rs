@@ -1,8 +1,8 @@
 //! The results of a scenario: printed by `leeward run --json`, stored in a results folder, and
 //! drawn by the report.
 //!
-//! The schema is documented in `docs/results/fields.md` and stable: fields are added, never renamed.
-//! The tables' rows are in `rows`; the lab reads and writes folders.
+//! The schema is documented in `docs/results/fields.md` and stable: fields are added, never
+//! renamed. The tables' rows are in `rows`; the lab reads and writes folders.
 
 mod rows;
 

@@ -1,5 +1,5 @@
-//! `docs/protocol-vectors.txt` against the code, both ways, and the tables of bytes, kinds and codes
-//! of `docs/protocol.md`.
+//! `docs/protocol-vectors.txt` against the code, both ways, and the tables of bytes, kinds and
+//! codes of `docs/protocol.md`.
 
 use std::collections::BTreeMap;
 use std::fs;
