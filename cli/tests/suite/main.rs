@@ -6,6 +6,7 @@ mod architecture;
 mod demo;
 mod dependency_diagram;
 mod exit_codes;
+mod guides;
 mod import_cycles;
 mod limits;
 mod make;
