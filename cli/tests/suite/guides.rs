@@ -26,8 +26,9 @@ const NO_SHELL: [&str; 10] = ["rust", "toml", "python", "c", "cpp", "json", "yam
 const WRAPPERS: [&str; 6] = ["sudo", "time", "nohup", "exec", "env", "nice"];
 
 /// Flags of other programs that guides name in a sentence.
-const FOREIGN_FLAGS: [&str; 4] = [
+const FOREIGN_FLAGS: [&str; 5] = [
     "--enable-feature",      // Prometheus
+    "--network",             // Docker
     "--smc-check",           // Valgrind
     "--limit-concurrency",   // uvicorn
     "--forwarded-allow-ips", // uvicorn
