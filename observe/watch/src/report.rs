@@ -147,9 +147,11 @@ fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>) 
     };
     match cause {
         Cause::Cpu | Cause::Quota => Some(format!(
-            "bound its queue: the layer for axum, hyper and tonic (docs/middleware.md) refuses what {port} cannot do in time"
+            "bound its queue: `leeward proxy` (docs/proxy.md) before {port}, or the layer in axum, hyper and tonic (docs/middleware.md), rejects what cannot be in time"
         )),
-        Cause::Lock => Some("`leeward profile` names the lock and its holder in a program built with `leeward cc` or `leeward cargo` (docs/profile.md)".into()),
+        Cause::Lock => Some(format!(
+            "`leeward profile record --pid {pid}` names the function that waits; built with `leeward cc` or `leeward cargo`, the lock's holder, too (docs/profile.md)"
+        )),
         Cause::Stopped => Some(format!("`kill -CONT {pid}` lets a process go on that a signal stopped")),
         Cause::Accept => Some("allow it more connections or workers, or let idle connections end sooner".into()),
         Cause::Downstream => Some("watch that service, on its own machine".into()),
