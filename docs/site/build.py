@@ -1,0 +1,40 @@
+#!/usr/bin/env python3
+"""Builds the site: target/site from the documents, and checks its links.
+
+Run by `make docs` in the virtual environment that `scripts/setup docs` makes.
+"""
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pages
+import prose
+from stage import PAGES, ROOT, Stage, documents
+
+HERE = Path(__file__).resolve().parent
+
+
+def main():
+    shutil.rmtree(PAGES, ignore_errors=True)
+    stage = Stage(prose.terms_of((ROOT / "docs" / "glossary.md").read_text()))
+    for document in documents():
+        change = pages.front if document == Path("README.md") else lambda text: text
+        stage.document(document, change)
+    stage.follow()
+    stage.write(Path("gallery.md"), pages.gallery())
+    stage.write(Path("verdicts-table.md"), pages.table_of_verdicts())
+    shutil.copytree(HERE / "assets", PAGES / "site")
+    # JSON is YAML: no need for a library that writes it.
+    config = PAGES.parent / "mkdocs.yml"
+    nav = pages.navigation([page.as_posix() for page in stage.written])
+    config.write_text(f"INHERIT: {HERE / 'mkdocs.yml'}\ndocs_dir: {PAGES}\nsite_dir: {ROOT / 'target' / 'site'}\nhooks: [{HERE / 'hook.py'}]\nnav: {json.dumps(nav, ensure_ascii=False)}\n")
+    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean", "--config-file", config], check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    if done.returncode:
+        raise SystemExit("docs: the site was not built; each line above names a page and what is wrong in it")
+    print(f"{ROOT / 'target' / 'site' / 'index.html'}: {len(stage.written)} pages")
+
+
+main()

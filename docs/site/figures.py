@@ -1,0 +1,175 @@
+"""The figures of site and report, each with its source and the command that made its data.
+
+Contains no drawing (`svg.py`) and no reading (`sources.py`).
+"""
+import re
+from dataclasses import dataclass
+from functools import cache
+
+import svg
+from sources import VERDICTS, cells, documents, find, paper_of, table, value, verdicts
+
+UNITS = {
+    "demand_rps": "demand, requests/s", "goodput_rps": "goodput, requests/s", "throughput_rps": "throughput, requests/s",
+    "p99_us": "99th percentile, µs", "rtt_us": "round trip, µs", "drop_rate": "share of rejected requests",
+    "p": "share of requests on the slow path",
+}
+NAMES = ("reproduced", "not reproduced", "undecided", "not measured")
+
+
+@dataclass
+class Figure:
+    id: str
+    title: str
+    picture: str
+    command: str
+    source: str
+    caption: str
+
+
+def panels():
+    """The papers' figures as the table of verdicts has them."""
+    found = []
+    for scenario in verdicts()["scenarios"]:
+        for at, panel in enumerate(scenario.get("panels", [])):
+            curves = [(curve["label"], [(s["x"], s["median"], s["low"], s["high"]) for s in curve["samples"]]) for curve in panel["curves"]]
+            paper = [(stated.get("x"), stated.get("y")) for stated in panel.get("stated", [])]
+            is_log = panel.get("log_y", False)
+            if is_log:
+                curves = [(label, [point for point in points if min(point[1:]) > 0]) for label, points in curves]
+            title = f"{panel['title']}: {panel['figure']}"
+            made = scenario.get("provenance", {})
+            command = made.get("command") or f"leeward verdicts --quick --seeds {scenario['seeds']} --scenario {scenario['id']}"
+            seeds = f"Median of {scenario['seeds']} seeds and its 95 % interval, algorithms as published."
+            says = " ".join(f"The paper: {stated['says']}." for stated in panel.get("stated", []))
+            if not paper:
+                says = "The paper gives no number of this figure in its text."
+            found.append(Figure(
+                f"{scenario['id']}-{at}", title,
+                svg.lines(title, curves, UNITS.get(panel["x"], panel["x"]), UNITS.get(panel["y"], panel["y"]), log_y=is_log, paper=paper),
+                command, "docs/verdicts.json", f"{scenario['title']}. {seeds} {says}",
+            ))
+    return found
+
+
+def counts(claims):
+    """Numbers of claims per verdict, as `VERDICTS` lists them."""
+    names = [claim["published"]["verdict"].replace("not_applicable", "not_measured") for claim in claims]
+    return [names.count(verdict) for verdict in VERDICTS]
+
+
+def of_papers(scenario):
+    return [claim for claim in scenario["claims"] if not claim["ours"]]
+
+
+def claims_by_paper():
+    rows = {}
+    for scenario in verdicts()["scenarios"]:
+        several = rows.setdefault(paper_of(scenario["source"]), [0] * 4)
+        for at, count in enumerate(counts(of_papers(scenario))):
+            several[at] += count
+    order = [name for name in ("Breakwater", "Thesis", "Hoover", "µTune", "Poster", "ours") if sum(rows.get(name, []))]
+    rows = [("scenario is ours" if name == "ours" else name, rows[name]) for name in order]
+    title = "Claims of the papers, by verdict"
+    return Figure(
+        "claims-by-paper", title, svg.stacks(title, rows, NAMES), verdicts()["command"], "docs/verdicts.json",
+        "Each claim is judged on the algorithms as published. A scenario that follows two papers counts for the one that it names first.",
+    )
+
+
+def service():
+    head = "| | responses within 50 ms | p99 of the responses |"
+    rows, path = table(head)
+    title = "Twice the capacity: responses within 50 ms"
+    values = [(label.strip("* "), [value(good)]) for label, good, _ in rows]
+    return Figure(
+        "doors-service", title, svg.bars(title, values, [""], "/s"), 'make ecosystem ARGS="--only readme"', str(path),
+        "An axum service of 0.5 ms of CPU per request, on one thread, offered 3,600 requests/s. Measured on two shared CPUs.",
+    )
+
+
+def overload():
+    figure = next(figure for figure in panels() if figure.id == "bw-overall-0")
+    figure.id = "doors-overload"
+    return figure
+
+
+def tail():
+    text, path = find(r"took [\d.]+ ms or longer: ([\d.]+) ms on average, the others (\d+) µs\..*?example, request_handler|took [\d.]+ ms or longer: ([\d.]+) ms on average, the others (\d+) µs\..*?: ([\d.]+) ms\s+per request\s+in the slowest")
+    match = re.search(r"longer: ([\d.]+) ms on average, the others (\d+) µs\..*?: ([\d.]+) ms per request", re.sub(r"\s+", " ", text[0]))
+    slow, others, lock = float(match[1]), float(match[2]) / 1000, float(match[3])
+    title = "Where the slowest requests spend their time"
+    rows = [("the slowest 1 %", [slow]), ("… for a mutex", [lock]), ("the others", [others])]
+    return Figure(
+        "doors-tail", title, svg.bars(title, rows, [""], " ms"), "leeward profile tail leeward-traces/* --request-fn request_handler", str(path),
+        "Mean latency in the profiler's example program, and the part of it in which the slowest requests wait for one mutex.",
+    )
+
+
+def league():
+    rows, path = table("| controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | alone | its worst match |")
+    several = []
+    for name, oracle, *_ in rows:
+        median, decile, worst = (float(part) for part in oracle.split(", "))
+        several.append((name.strip("`"), [median, decile, worst]))
+    title = "Goodput over the oracle's: median, first decile, worst"
+    return Figure(
+        "league", title, svg.bars(title, several, ["median", "first decile", "worst match"], highest=1.0, room=110), "leeward league --quick … (in full in docs/league.md)", str(path),
+        f"{len(rows)} controllers with their default parameters in 1,072 matches of the simulator. The oracle knows every service time.",
+    )
+
+
+def lockouts():
+    rows, path = table("| controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | alone | its worst match |")
+    several = [(row[0].strip("`"), [value(row[3]), value(row[4])]) for row in rows]
+    title = "Lock-outs, and matches with a late 99th percentile"
+    return Figure(
+        "league-failures", title, svg.bars(title, several, ["lock-outs", "late 99th percentile"], room=110), "leeward league --quick … (in full in docs/league.md)", str(path),
+        "Of 1,072 matches. A match counts as late if the oracle's 99th percentile is in time.",
+    )
+
+
+def proxies():
+    rows, path = table("| handler | `leeward proxy` | HAProxy | nginx | Envoy | none |")
+    names = ["leeward proxy", "HAProxy", "nginx", "Envoy", "no proxy"]
+    several = [(row[0].replace("of it ", ""), [value(cell) for cell in row[1:6]]) for row in rows[:5]]
+    title = "Goodput over the capacity, at twice the capacity"
+    return Figure(
+        "proxies", title, svg.bars(title, several, names, highest=1.05, room=190), 'make proxy ARGS="--quick --only go/cpu/2x", and so on', str(path),
+        "A Go service on one CPU, the proxy on the other; one round of 3 s on a shared machine. HAProxy and nginx have the static numbers that a search found for that row. A difference of a few hundredths means nothing.",
+    )
+
+
+GRAPHS = "| | `tier-chain`, 2x | `tier-diamond`, 2x | `tier-leaf-overload`, 1.5x | `tier-fanout`, 1.5x |"
+
+
+def tiers(part, title, unit, identity, caption):
+    rows, path = table(GRAPHS)
+    chosen = [row for row in rows if row[0].split()[0].strip("`") in ("reserved", "breakwater", "dagor", "rajomon", "topfull")]
+    names = [re.sub(r"[`()]|leeward", "", row[0]).strip() for row in chosen]
+    graphs = [cell.replace("`", "") for cell in cells(GRAPHS)[1:]]
+    several = [(graph, [value(row[at + 1].split(", ")[part]) for row in chosen]) for at, graph in enumerate(graphs)]
+    return Figure(
+        identity, title, svg.bars(title, several, names, unit, room=170), "leeward run tier-chain --set run.seeds=1 --set workload.demand=2x, and so on", str(path), caption,
+    )
+
+
+def goodput_of_tiers():
+    return tiers(0, "Goodput over the narrowest service's capacity", "", "tiers-goodput", "Four graphs of services in the simulator, seed 1, one second after half a second of warm-up; the objective is 1 ms.")
+
+
+def waste_of_tiers():
+    return tiers(2, "CPU time wasted upstream", " %", "tiers-waste", "CPU time of services that ask others, spent on requests that were not answered in time; the same runs.")
+
+
+@cache
+def all_figures():
+    own = [service(), tail(), claims_by_paper(), league(), lockouts(), proxies(), goodput_of_tiers(), waste_of_tiers()]
+    return [overload(), *own, *(figure for figure in panels() if figure.id != "bw-overall-0")]
+
+
+def figure(identity):
+    for found in all_figures():
+        if found.id == identity:
+            return found
+    raise SystemExit(f"figures: there is no {identity}")
