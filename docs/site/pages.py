@@ -41,7 +41,7 @@ def front(readme):
         title, body = section(readme, at + 1)
         blocks = re.findall(r"^```(\w+)[^\n]*\n(.*?)^```", body, re.M | re.S)
         code = next((code for found, code in blocks if found == language), blocks[0][1])
-        code = "\n".join(line.split("  //")[0].split("     #")[0].rstrip() for line in code.strip().splitlines() if line.strip())
+        code = "\n".join(line.split("  //")[0].split("     #")[0].rstrip() for line in code.strip().splitlines() if "leeward" in line)
         anchor = f"{at + 1}-" + re.sub(r"[^\w ]", "", title).lower().replace(" ", "-")
         figure = figures.figure(identity)
         number, means = said[identity]
@@ -68,13 +68,13 @@ def claims_number():
 
 def tail_number():
     values = re.findall(r"([\d.]+) ms<", figures.figure("doors-tail").picture)
-    return f"{values[1]} of {values[0]} ms", "of the slowest requests wait for one mutex, and it names the thread that holds it"
+    return f"{values[1]} of {values[0]} ms", "that a slow request takes are a wait for one mutex; the profiler names the thread that holds it"
 
 
 def gallery():
     text = "# Gallery\n\nEach figure, with the command that made its data. A cross is a number that the paper gives.\n\n"
-    for figure in figures.all_figures():
-        text += drawn(figure, figure.title) + "\n"
+    shown = "".join(drawn(figure, figure.title) for figure in figures.all_figures() if not figure.id.startswith("doors-"))
+    text += f'<div class="gallery">\n{shown}</div>\n'
     return '---\nhide: [toc]\n---\n' + text
 
 
@@ -110,7 +110,7 @@ def table_of_verdicts():
         f'<label>Paper <select name="paper"><option value="">all</option>{options(papers)}</select></label>'
         f'<label>Verdict <select name="verdict"><option value="">all</option>{options(figures.NAMES)}</select></label>'
         f'<output id="verdict-count">{len(rows)} of {len(rows)} claims</output></form>\n\n'
-        f'<div class="verdicts"><table id="verdicts"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>\n'
+        f'<div class="verdicts"><table id="claims"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>\n'
     )
 
 

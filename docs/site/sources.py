@@ -60,7 +60,7 @@ def value(cell):
 
 def paper_of(source):
     """The paper that a scenario's source names first."""
-    for name in ("Breakwater", "Thesis", "Hoover", "µTune", "Poster"):
-        if source.lower().startswith(name.lower()):
+    for prefix, name in (("Breakwater", "Breakwater"), ("Cho, thesis", "Thesis"), ("Hoover", "Hoover"), ("µTune", "µTune"), ("Poster", "Poster")):
+        if source.startswith(prefix):
             return name
     return "ours"

@@ -79,12 +79,12 @@ class Stage:
 
     def document(self, document, change=lambda text: text):
         """Writes one Markdown document of the repository."""
-        text = change((ROOT / document).read_text())
-        if document != Path("docs/glossary.md"):
-            glossary = relative(Path("docs/glossary.md"), document.parent)
-            text = prose.link_terms(text, self.terms, glossary)
-        else:
+        text = (ROOT / document).read_text()
+        if document == Path("docs/glossary.md"):
             text = prose.anchor_terms(text)
+        else:
+            text = prose.link_terms(text, self.terms, relative(Path("docs/glossary.md"), document.parent))
+        text = change(text)
         self.write(page_of(document), prose.indent(self.links(text, document)))
 
     def source(self, path):

@@ -49,7 +49,7 @@ def marker(x, y, at):
 
 
 def legend(labels, width, has_paper):
-    """Rows of marks and labels below a chart, and their height."""
+    """Rows of marks and labels below a chart, and their height. A letter takes 7.2 units at most."""
     entries = [(label, marker(7, -4, at)) for at, label in enumerate(labels)]
     if has_paper:
         entries.append(("in the paper", '<path d="M2,-4h10M7,-9v10" class="paper"/>'))
@@ -70,7 +70,7 @@ def frame(title, body, height, width=WIDTH):
     )
 
 
-def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), height=HEIGHT, y_from_zero=True, mark=None):
+def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), height=HEIGHT, width=WIDTH, mark=None):
     """Curves: (label, [(x, y, low, high)]). `paper`: points (x, y); a line where one is None. `mark`: a horizontal line (y, words)."""
     xs = [x for _, points in curves for x, *_ in points] + [x for x, _ in paper if x is not None]
     values = [value for _, points in curves for _, y, low, high in points for value in (y, low, high)]
@@ -78,14 +78,14 @@ def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), hei
     if log_y:
         values = [value for value in values if value > 0]
     low_x, high_x = min(xs), max(xs)
-    low_y, high_y = (min(values), max(values)) if log_y or not y_from_zero else (min(0, *values), max(values) * 1.05)
+    low_y, high_y = (min(values), max(values)) if log_y else (min(0, *values), max(values) * 1.05)
     if high_x == low_x:
         low_x, high_x = low_x - 1, high_x + 1
     if high_y == low_y:
         high_y = low_y + 1
     if log_y:
         low_y, high_y = 10 ** math.floor(math.log10(low_y)), 10 ** math.ceil(math.log10(high_y))
-    right, bottom = WIDTH - RIGHT, height - BOTTOM
+    right, bottom = width - RIGHT, height - BOTTOM
 
     def at_x(x):
         share = math.log(x / low_x) / math.log(high_x / low_x) if log_x else (x - low_x) / (high_x - low_x)
@@ -101,7 +101,7 @@ def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), hei
     for y in [10.0**at for at in tens] if log_y else ticks(low_y, high_y):
         body.append(f'<path d="M{LEFT},{at_y(y):.1f}H{right}" class="grid"/>')
         body.append(text(LEFT - 7, at_y(y) + 4, number(y), "end"))
-    for x in sorted(set(xs)) if log_x else ticks(low_x, high_x, 6):
+    for x in sorted(set(xs)) if log_x else ticks(low_x, high_x, 6 if width > 500 else 4):
         body.append(text(at_x(x), bottom + 17, number(x)))
     body.append(f'<path d="M{LEFT},{TOP}V{bottom}H{right}" class="axis"/>')
     body.append(text((LEFT + right) / 2, height - 8, x_name, kind="name"))
@@ -125,23 +125,22 @@ def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), hei
             body.append(f'<path d="M{LEFT},{at_y(y):.1f}H{right}" class="paper" stroke-dasharray="2 4"/>')
         else:
             body.append(f'<path d="M{at_x(x) - 7:.1f},{at_y(y):.1f}h14M{at_x(x):.1f},{at_y(y) - 7:.1f}v14" class="paper"/>')
-    rows, more = legend([label for label, _ in curves], WIDTH, bool(paper))
+    rows, more = legend([label for label, _ in curves], width, bool(paper))
     body.append(f'<g transform="translate(0,{height + 18})">{"".join(rows)}</g>')
-    return frame(title, body, height + more + 6)
+    return frame(title, body, height + more + 6, width)
 
 
-def bars(title, rows, series, unit="", highest=None, row_height=None, mark=None, room=150):
-    """Horizontal bars. Rows: (label, [value or None per series]). `mark`: a vertical line (value, words)."""
-    thick = 14 if len(series) > 1 else 18
+def bars(title, rows, series, unit="", highest=None, row_height=None, room=150, width=WIDTH, thick=14):
+    """Horizontal bars. Rows: (label, [value or None per series])."""
     step = row_height or (thick + 2) * max(1, len(series)) + 10
     values = [value for _, several in rows for value in several if value is not None]
     top = highest or max(values) * 1.02 or 1
-    right = WIDTH - 74
+    right = width - 74
 
     def at_x(value):
         return room + min(value, top) / top * (right - room)
 
-    begin = 16 if mark else 4
+    begin = 4
     body = [f'<path d="M{room},{begin}V{begin + step * len(rows)}" class="axis"/>']
     for row, (label, several) in enumerate(rows):
         y = begin + row * step
@@ -149,14 +148,11 @@ def bars(title, rows, series, unit="", highest=None, row_height=None, mark=None,
         for at, value in enumerate(several):
             top_y = y + 5 + at * (thick + 2)
             if value is None:
-                body.append(text(room + 6, top_y + thick - 3, "not measured", "start"))
+                body.append(text(room + 6, top_y + thick / 2 + 4, "not measured", "start"))
                 continue
             length = max(at_x(value) - room, 1)
             body.append(f'<rect x="{room}" y="{top_y}" width="{length:.1f}" height="{thick}" style="fill:var(--c{at})"/>')
-            body.append(text(room + length + 6, top_y + thick - 3, f"{value:,.4g}{unit}" if value < 1000 else f"{value:,.0f}{unit}", "start", "value"))
-    if mark:
-        body.append(f'<path d="M{at_x(mark[0]):.1f},{begin}V{begin + step * len(rows)}" class="mark"/>')
-        body.append(text(at_x(mark[0]), 11, mark[1]))
+            body.append(text(room + length + 6, top_y + thick / 2 + 4, f"{value:,.4g}{unit}" if value < 1000 else f"{value:,.0f}{unit}", "start", "value"))
     height = begin + step * len(rows) + 6
     if len(series) > 1:
         x = room
@@ -165,7 +161,7 @@ def bars(title, rows, series, unit="", highest=None, row_height=None, mark=None,
             body.append(text(x + 17, height + 12, label, "start", "label"))
             x += 36 + 7.2 * len(label)
         height += 20
-    return frame(title, body, height)
+    return frame(title, body, height, width)
 
 
 def stacks(title, rows, series, room=150):
