@@ -31,9 +31,11 @@ def main():
     config = PAGES.parent / "mkdocs.yml"
     nav = pages.navigation([page.as_posix() for page in stage.written])
     config.write_text(f"INHERIT: {HERE / 'mkdocs.yml'}\ndocs_dir: {PAGES}\nsite_dir: {ROOT / 'target' / 'site'}\nhooks: [{HERE / 'hook.py'}]\nnav: {json.dumps(nav, ensure_ascii=False)}\n")
-    done = subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--clean", "--config-file", config], check=False, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
+    command = [sys.executable, "-m", "mkdocs", "build", "--clean", "--config-file", config]
+    done = subprocess.run(command, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env={**os.environ, "NO_MKDOCS_2_WARNING": "1"})
     if done.returncode:
-        raise SystemExit("docs: the site was not built; each line above names a page and what is wrong in it")
+        print("\n".join(line for line in done.stdout.splitlines() if not line.startswith("INFO")), file=sys.stderr)
+        raise SystemExit("docs: the site was not built; each WARNING above names a page and what is wrong in it")
     print(f"{ROOT / 'target' / 'site' / 'index.html'}: {len(stage.written)} pages")
 
 

@@ -110,7 +110,7 @@ def table_of_verdicts():
         f'<label>Paper <select name="paper"><option value="">all</option>{options(papers)}</select></label>'
         f'<label>Verdict <select name="verdict"><option value="">all</option>{options(figures.NAMES)}</select></label>'
         f'<output id="verdict-count">{len(rows)} of {len(rows)} claims</output></form>\n\n'
-        f'<div class="verdicts"><table id="claims"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>\n'
+        f'<div class="verdicts"><table id="verdict-table"><thead><tr>{head}</tr></thead><tbody>{"".join(rows)}</tbody></table></div>\n'
     )
 
 

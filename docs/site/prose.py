@@ -70,6 +70,12 @@ def indent(text):
                 out.append("")
             out.append(level + item[2] + item[3][:1].ljust(1) + line[item.end():])
             stack.append(item.end())
+            inner = FENCE.match(line[item.end():])
+            if inner:
+                # Python-Markdown knows no block in the line of a list's number.
+                out[-1] = level + item[2] + " <span></span>"
+                out += ["", level + "    " + re.sub(r"^(\W+\w+) run$", r"\1", inner[0].strip())]
+                closing = (item.end(), inner[2])
         elif fence:
             if not is_after_blank:
                 out.append("")

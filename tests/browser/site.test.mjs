@@ -70,8 +70,16 @@ const look = (page) => page.evaluate(() => ({
   links: [...document.querySelectorAll("a[href]")].map((link) => link.href),
 }));
 
-/** Pixels by which a page is wider than the window. */
-const beyond = (page) => page.evaluate(() => document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth);
+/** Pixels by which a page is wider than the window. After a change of width, scripts of the page may take some frames. */
+const beyond = (page) => page.evaluate(async () => {
+  let more = 0;
+  for (let frame = 0; frame < 30; frame += 1) {
+    more = document.scrollingElement.scrollWidth - document.scrollingElement.clientWidth;
+    if (!more) break;
+    await new Promise((resolve) => { requestAnimationFrame(resolve); });
+  }
+  return more;
+});
 
 test("every page opens and fits each width, and every link leads to a page and a heading", async () => {
   const { made, wrong } = await context();
@@ -163,7 +171,7 @@ test("the table of verdicts filters and sorts", async () => {
   const { made, wrong } = await context();
   const page = await made.newPage();
   await page.goto(`${origin}/verdicts-table.html`);
-  const shown = () => page.locator("#claims tbody tr:visible");
+  const shown = () => page.locator("#verdict-table tbody tr:visible");
   const count = async () => (await page.locator("#verdict-count").textContent()).match(/^(\d+) of (\d+)/).slice(1).map(Number);
   const [all, total] = await count();
   assert.equal(all, total);
@@ -172,7 +180,7 @@ test("the table of verdicts filters and sorts", async () => {
   await page.selectOption('[name="verdict"]', "not reproduced");
   const [missed] = await count();
   assert.ok(missed > 0 && missed < total, `${missed} of ${total}`);
-  assert.deepEqual([...new Set(await page.locator("#claims tbody tr:visible .verdict").allTextContents())], ["not reproduced"]);
+  assert.deepEqual([...new Set(await page.locator("#verdict-table tbody tr:visible .verdict").allTextContents())], ["not reproduced"]);
   await page.selectOption('[name="paper"]', "Breakwater");
   await page.fill('[name="words"]', "dagor");
   const rows = await shown().allTextContents();
@@ -185,8 +193,8 @@ test("the table of verdicts filters and sorts", async () => {
   await page.selectOption('[name="verdict"]', "");
   await page.selectOption('[name="paper"]', "");
 
-  const head = page.locator("#claims th", { hasText: "measured" });
-  const values = () => page.locator("#claims tbody tr td:nth-child(5)").evaluateAll((found) => found.map((cell) => cell.dataset.value).filter(Boolean).map(Number));
+  const head = page.locator("#verdict-table th", { hasText: "measured" });
+  const values = () => page.locator("#verdict-table tbody tr td:nth-child(5)").evaluateAll((found) => found.map((cell) => cell.dataset.value).filter(Boolean).map(Number));
   await head.locator("button").click();
   assert.equal(await head.getAttribute("aria-sort"), "ascending");
   const ascending = await values();

@@ -1,6 +1,6 @@
 // Filters and sorts the table of verdicts. Does not contain its rows: they are in the page.
 document.addEventListener("DOMContentLoaded", () => {
-  const table = document.getElementById("claims");
+  const table = document.getElementById("verdict-table");
   if (!table) return;
   const form = document.getElementById("verdict-filter");
   const body = table.tBodies[0];
