@@ -1,4 +1,4 @@
-"""The figures of site and report, each with its source and the command that made its data.
+"""The figures of the site and the report, each with its source and the command that made its data.
 
 Contains no drawing (`svg.py`) and no reading (`sources.py`).
 """
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 
 import svg
-from sources import VERDICTS, cells, documents, find, paper_of, table, value, verdicts
+from sources import VERDICTS, cells, data, find, paper_of, table, value, verdicts
 
 UNITS = {
     "demand_rps": "demand, requests/s", "goodput_rps": "goodput, requests/s", "throughput_rps": "throughput, requests/s",
@@ -166,9 +166,127 @@ def waste_of_tiers():
     return tiers(2, "CPU time wasted upstream", " %", "tiers-waste", "CPU time of services that ask others, spent on requests that were not answered in time; the same runs.")
 
 
+def fixed_times():
+    """Verdicts of runs with fixed times: {(scenario, claim): claim}."""
+    claims = data("fixed-times.json")["claims"]
+    return {(claim["scenario"], claim["claim"]): claim for claim in claims}
+
+
+@cache
+def changes():
+    """(verdict with fixed times, verdict of settled runs) of each claim that has both."""
+    before = fixed_times()
+    found = []
+    for scenario in verdicts()["scenarios"]:
+        # Scenarios without a provenance have not been judged by the rule of settling yet.
+        for claim in of_papers(scenario) if "provenance" in scenario else []:
+            old = before.get((scenario["id"], claim["published"]["id"]))
+            if old:
+                found.append((old["verdict"], claim["published"]["verdict"]))
+    return found
+
+
+def settling():
+    rows = []
+    for verdict, name in zip(VERDICTS[:3], NAMES):
+        after = [new for old, new in changes() if old == verdict]
+        rows.append((f"was {name}", [after.count(new) for new in VERDICTS[:3]]))
+    title = "Verdicts of settled runs, by the verdict of runs with fixed times"
+    return Figure(
+        "settling", title, svg.stacks(title, rows, NAMES[:3], room=170), verdicts()["command"], "docs/verdicts.json, docs/report/data/fixed-times.json",
+        f"The {len(changes())} claims of papers that both tables judge, as published. Tables differ in seeds (10 and 5) and in the rivals' tuning, too.",
+    )
+
+
+MOVED = (
+    ("bw-service-time", "over-seda-100us", "Breakwater over SEDA, 100 µs"),
+    ("bw-clients", "seda-needs-retuning", "SEDA retuned per clients"),
+    ("lk-trylock", "try-lock-worst-throughput", "try-lock over Breakwater"),
+    ("lk-breakdown", "equal-below", "equal below saturation"),
+)
+
+
+def moved():
+    before, now = fixed_times(), {}
+    for scenario in verdicts()["scenarios"]:
+        for claim in scenario["claims"]:
+            now[scenario["id"], claim["published"]["id"]] = claim
+    rows = []
+    for scenario, identity, label in MOVED:
+        claim = now[scenario, identity]
+        rows.append((label, [before[scenario, identity]["value"], claim["published"]["value"], claim["bounds"].get("number")]))
+    title = "Ratios of goodput or throughput in four claims"
+    return Figure(
+        "settling-moved", title, svg.bars(title, rows, ["fixed times", "settled", "in the paper"], room=210, absent="no number"), verdicts()["command"],
+        "docs/verdicts.json, docs/report/data/fixed-times.json", "Names of the claims: " + ", ".join(f"{scenario} {identity}" for scenario, identity, _ in MOVED) + ".",
+    )
+
+
+def ages():
+    found = data("ages.json")
+    names = (("measured by the clients", "clients_ms"), ("leeward watch: at least", "at_least_ms"), ("leeward watch: at most", "at_most_ms"))
+    curves = [(name, [(row["load"], row[key], row[key], row[key]) for row in found["rows"]]) for name, key in names]
+    title = "Age of the oldest unread request"
+    return Figure(
+        "ages", title, svg.lines(title, curves, "load over the capacity", "age, ms"), found["command"],
+        "docs/report/data/ages.json", f"Medians over the samples of each level of load; the clients' age lies within the bounds in {min(row['within'] for row in found['rows']):.0%} of the samples or more. {found['machine'].capitalize()}, {found['date']}.",
+    )
+
+
+def limits():
+    found = data("knee.json")
+    rows = [(name, [several["median"], several["tenth"], several["worst"]]) for name, several in found["limits"].items()]
+    title = "Goodput over that of the best static number"
+    return Figure(
+        "limits", title, svg.bars(title, rows, ["median", "worst tenth", "worst case"], highest=1.0, room=110), found["command"], "docs/report/data/knee.json",
+        f"{found['cases']} random backends in the simulator, from a seed that chose no constant of ours; a search finds the best number for each.",
+    )
+
+
+def granularity():
+    rows, path = table("| | tiny leaf | fib | chain of 20 |")
+    several = [(row[0].replace("`", ""), [value(row[1].replace("+", "")), value(row[2].replace("+", ""))]) for row in rows]
+    title = "Nanoseconds per call, over the program without"
+    return Figure(
+        "profiler-calls", title, svg.bars(title, several, ["tiny leaf", "fib"], " ns", room=200), "profiler/experiments/ld-granularity", str(path),
+        "Medians of five alternating rounds on two virtual CPUs: the program on one, the clock on the other. In-place instrumentation.",
+    )
+
+
+def cost():
+    rows, path = table("| | clang | off | recorded | `overhead=5%` |")
+    several = [(row[0], [value(cell.replace("−", "-").replace("+", "")) for cell in row[2:5]]) for row in rows]
+    title = "CPU time over that of clang, per cent"
+    return Figure(
+        "profiler-cost", title, svg.bars(title, several, ["off", "recorded", "overhead=5%"], " %", room=170), "profiler/experiments/ld-cost", str(path),
+        "Medians of nine rounds on a quiet machine with two virtual CPUs; the quartiles stand in the source.",
+    )
+
+
+def counted(text):
+    """The text with `{=name}` replaced by what the data say."""
+    papers = [sum(column) for column in zip(*(counts(of_papers(scenario)) for scenario in verdicts()["scenarios"]))]
+    known = {
+        "claims": sum(papers), **dict(zip((verdict.replace("_", "-") for verdict in VERDICTS), papers)),
+        "scenarios": len(verdicts()["scenarios"]), "settled-scenarios": sum("provenance" in scenario for scenario in verdicts()["scenarios"]),
+        "compared": len(changes()), "changed": sum(old != new for old, new in changes()),
+        "lost": changes().count(("reproduced", "undecided")), "won": sum(old != "reproduced" and new == "reproduced" for old, new in changes()),
+        "reversed": changes().count(("reproduced", "not_reproduced")) + changes().count(("not_reproduced", "reproduced")),
+    }
+    for name, several in data("knee.json")["limits"].items():
+        known.update({f"{name}-{part}": f"{number:.3f}" for part, number in several.items()})
+
+    def fill(match):
+        if match[1] not in known:
+            raise SystemExit(f"report: there is no number {match[1]}; accepted: {', '.join(known)}")
+        return str(known[match[1]])
+
+    return re.sub(r"\{=([\w-]+)\}", fill, text)
+
+
 @cache
 def all_figures():
-    own = [service(), tail(), claims_by_paper(), league(), lockouts(), proxies(), goodput_of_tiers(), waste_of_tiers()]
+    own = [service(), tail(), claims_by_paper(), league(), lockouts(), proxies(), limits(), goodput_of_tiers(), waste_of_tiers(), ages(), settling(), moved(), cost(), granularity()]
     return [overload(), *own, *panels()]
 
 

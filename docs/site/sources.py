@@ -17,6 +17,12 @@ def verdicts():
 
 
 @cache
+def data(name):
+    """Data of the report that stand nowhere else."""
+    return json.loads((ROOT / "docs" / "report" / "data" / name).read_text())
+
+
+@cache
 def documents():
     folders = [ROOT, ROOT / "docs", ROOT / "docs" / "results", ROOT / "docs" / "decisions", ROOT / "ecosystem", ROOT / "profiler", ROOT / "tests" / "faults"]
     return [path for folder in folders if folder.is_dir() for path in sorted(folder.glob("*.md"))]

@@ -130,7 +130,7 @@ def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), hei
     return frame(title, body, height + more + 6, width)
 
 
-def bars(title, rows, series, unit="", highest=None, row_height=None, room=150, width=WIDTH, thick=14):
+def bars(title, rows, series, unit="", highest=None, row_height=None, room=150, width=WIDTH, thick=14, absent="not measured"):
     """Horizontal bars. Rows: (label, [value or None per series])."""
     step = row_height or (thick + 2) * max(1, len(series)) + 10
     values = [value for _, several in rows for value in several if value is not None]
@@ -148,9 +148,9 @@ def bars(title, rows, series, unit="", highest=None, row_height=None, room=150, 
         for at, value in enumerate(several):
             top_y = y + 5 + at * (thick + 2)
             if value is None:
-                body.append(text(room + 6, top_y + thick / 2 + 4, "not measured", "start"))
+                body.append(text(room + 6, top_y + thick / 2 + 4, absent, "start"))
                 continue
-            length = max(at_x(value) - room, 1)
+            length = max(at_x(max(value, 0)) - room, 1)
             body.append(f'<rect x="{room}" y="{top_y}" width="{length:.1f}" height="{thick}" style="fill:var(--c{at})"/>')
             body.append(text(room + length + 6, top_y + thick / 2 + 4, f"{value:,.4g}{unit}" if value < 1000 else f"{value:,.0f}{unit}", "start", "value"))
     height = begin + step * len(rows) + 6
