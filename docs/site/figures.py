@@ -84,7 +84,7 @@ def service():
     title = "Twice the capacity: responses within 50 ms"
     values = [(label.strip("* "), [value(good)]) for label, good, _ in rows]
     return Figure(
-        "doors-service", title, svg.bars(title, values, [""], "/s", room=104, width=380, thick=70), 'make ecosystem ARGS="--only readme"', str(path),
+        "doors-service", title, svg.bars(title, values, [""], "/s", width=380, thick=70), 'make ecosystem ARGS="--only readme"', str(path),
         "An axum service of 0.5 ms of CPU per request, on one thread, offered 3,600 requests/s. Measured on two shared CPUs.",
     )
 
@@ -105,7 +105,7 @@ def tail():
     title = "Where the slowest requests spend their time"
     rows = [("the slowest 1 %", [slow]), ("… for a mutex", [lock]), ("the others", [others])]
     return Figure(
-        "doors-tail", title, svg.bars(title, rows, [""], " ms", room=116, width=380, thick=46), "leeward profile tail leeward-traces/* --request-fn request_handler", str(path),
+        "doors-tail", title, svg.bars(title, rows, [""], " ms", width=380, thick=46), "leeward profile tail leeward-traces/* --request-fn request_handler", str(path),
         "Mean latency in the profiler's example program, and the part of it in which the slowest requests wait for one mutex.",
     )
 
@@ -118,7 +118,7 @@ def league():
         several.append((name.strip("`"), [median, decile, worst]))
     title = "Goodput over the oracle's: median, first decile, worst"
     return Figure(
-        "league", title, svg.bars(title, several, ["median", "first decile", "worst match"], highest=1.0, room=110), "leeward league --quick … (in full in docs/league.md)", str(path),
+        "league", title, svg.bars(title, several, ["median", "first decile", "worst match"], highest=1.0), "leeward league --quick … (in full in docs/league.md)", str(path),
         f"{len(rows)} controllers with their default parameters in 1,072 matches of the simulator. The oracle knows every service time.",
     )
 
@@ -128,7 +128,7 @@ def lockouts():
     several = [(row[0].strip("`"), [value(row[3]), value(row[4])]) for row in rows]
     title = "Lock-outs, and matches with a late 99th percentile"
     return Figure(
-        "league-failures", title, svg.bars(title, several, ["lock-outs", "late 99th percentile"], room=110), "leeward league --quick … (in full in docs/league.md)", str(path),
+        "league-failures", title, svg.bars(title, several, ["lock-outs", "late 99th percentile"]), "leeward league --quick … (in full in docs/league.md)", str(path),
         "Of 1,072 matches. A match counts as late if the oracle's 99th percentile is in time.",
     )
 
@@ -139,7 +139,7 @@ def proxies():
     several = [(row[0].replace("of it ", ""), [value(cell) for cell in row[1:6]]) for row in rows[:5]]
     title = "Goodput over the capacity, at twice the capacity"
     return Figure(
-        "proxies", title, svg.bars(title, several, names, highest=1.05, room=190), 'make proxy ARGS="--quick --only go/cpu/2x", and so on', str(path),
+        "proxies", title, svg.bars(title, several, names, highest=1.05), 'make proxy ARGS="--quick --only go/cpu/2x", and so on', str(path),
         "A Go service on one CPU, the proxy on the other; one round of 3 s on a shared machine. HAProxy and nginx have the static numbers that a search found for that row. A difference of a few hundredths means nothing.",
     )
 
@@ -154,7 +154,7 @@ def tiers(part, title, unit, identity, caption):
     graphs = [cell.replace("`", "") for cell in cells(GRAPHS)[1:]]
     several = [(graph, [value(row[at + 1].split(", ")[part]) for row in chosen]) for at, graph in enumerate(graphs)]
     return Figure(
-        identity, title, svg.bars(title, several, names, unit, room=170), "leeward run tier-chain --set run.seeds=1 --set workload.demand=2x, and so on", str(path), caption,
+        identity, title, svg.bars(title, several, names, unit), "leeward run tier-chain --set run.seeds=1 --set workload.demand=2x, and so on", str(path), caption,
     )
 
 
@@ -193,16 +193,16 @@ def settling():
         rows.append((f"was {name}", [after.count(new) for new in VERDICTS[:3]]))
     title = "Verdicts of settled runs, by the verdict of runs with fixed times"
     return Figure(
-        "settling", title, svg.stacks(title, rows, NAMES[:3], room=170), verdicts()["command"], "docs/verdicts.json, docs/report/data/fixed-times.json",
+        "settling", title, svg.stacks(title, rows, NAMES[:3]), verdicts()["command"], "docs/verdicts.json, docs/report/data/fixed-times.json",
         f"The {len(changes())} claims of papers that both tables judge, as published. Tables differ in seeds (10 and 5) and in the rivals' tuning, too.",
     )
 
 
 MOVED = (
-    ("bw-service-time", "over-seda-100us", "Breakwater over SEDA, 100 µs"),
-    ("bw-clients", "seda-needs-retuning", "SEDA retuned per clients"),
-    ("lk-trylock", "try-lock-worst-throughput", "try-lock over Breakwater"),
-    ("lk-breakdown", "equal-below", "equal below saturation"),
+    ("bw-service-time", "over-seda-100us", "Breakwater over SEDA"),
+    ("bw-clients", "seda-needs-retuning", "SEDA, retuned"),
+    ("lk-trylock", "try-lock-worst-throughput", "try-lock"),
+    ("lk-breakdown", "equal-below", "equal below"),
 )
 
 
@@ -217,19 +217,19 @@ def moved():
         rows.append((label, [before[scenario, identity]["value"], claim["published"]["value"], claim["bounds"].get("number")]))
     title = "Ratios of goodput or throughput in four claims"
     return Figure(
-        "settling-moved", title, svg.bars(title, rows, ["fixed times", "settled", "in the paper"], room=210, absent="no number"), verdicts()["command"],
+        "settling-moved", title, svg.bars(title, rows, ["fixed times", "settled", "in the paper"], absent="no number"), verdicts()["command"],
         "docs/verdicts.json, docs/report/data/fixed-times.json", "Names of the claims: " + ", ".join(f"{scenario} {identity}" for scenario, identity, _ in MOVED) + ".",
     )
 
 
 def ages():
     found = data("ages.json")
-    names = (("measured by the clients", "clients_ms"), ("leeward watch: at least", "at_least_ms"), ("leeward watch: at most", "at_most_ms"))
+    names = (("leeward watch: at most", "at_most_ms"), ("leeward watch: at least", "at_least_ms"), ("measured by the clients", "clients_ms"))
     curves = [(name, [(row["load"], row[key], row[key], row[key]) for row in found["rows"]]) for name, key in names]
     title = "Age of the oldest unread request"
     return Figure(
         "ages", title, svg.lines(title, curves, "load over the capacity", "age, ms"), found["command"],
-        "docs/report/data/ages.json", f"Medians over the samples of each level of load; the clients' age lies within the bounds in {min(row['within'] for row in found['rows']):.0%} of the samples or more. {found['machine'].capitalize()}, {found['date']}.",
+        "docs/report/data/ages.json", f"Medians over the samples of each level of load; what it tells is within 20 % and 2 ms of the clients' in {min(row['within'] for row in found['rows']):.0%} of the samples or more. On {found['machine']}, {found['date']}.",
     )
 
 
@@ -238,7 +238,7 @@ def limits():
     rows = [(name, [several["median"], several["tenth"], several["worst"]]) for name, several in found["limits"].items()]
     title = "Goodput over that of the best static number"
     return Figure(
-        "limits", title, svg.bars(title, rows, ["median", "worst tenth", "worst case"], highest=1.0, room=110), found["command"], "docs/report/data/knee.json",
+        "limits", title, svg.bars(title, rows, ["median", "worst tenth", "worst case"], highest=1.0), found["command"], "docs/report/data/knee.json",
         f"{found['cases']} random backends in the simulator, from a seed that chose no constant of ours; a search finds the best number for each.",
     )
 
@@ -248,7 +248,7 @@ def granularity():
     several = [(row[0].replace("`", ""), [value(row[1].replace("+", "")), value(row[2].replace("+", ""))]) for row in rows]
     title = "Nanoseconds per call, over the program without"
     return Figure(
-        "profiler-calls", title, svg.bars(title, several, ["tiny leaf", "fib"], " ns", room=200), "profiler/experiments/ld-granularity", str(path),
+        "profiler-calls", title, svg.bars(title, several, ["tiny leaf", "fib"], " ns"), "profiler/experiments/ld-granularity", str(path),
         "Medians of five alternating rounds on two virtual CPUs: the program on one, the clock on the other. In-place instrumentation.",
     )
 
@@ -258,7 +258,7 @@ def cost():
     several = [(row[0], [value(cell.replace("−", "-").replace("+", "")) for cell in row[2:5]]) for row in rows]
     title = "CPU time over that of clang, per cent"
     return Figure(
-        "profiler-cost", title, svg.bars(title, several, ["off", "recorded", "overhead=5%"], " %", room=170), "profiler/experiments/ld-cost", str(path),
+        "profiler-cost", title, svg.bars(title, several, ["off", "recorded", "overhead=5%"], " %"), "profiler/experiments/ld-cost", str(path),
         "Medians of nine rounds on a quiet machine with two virtual CPUs; the quartiles stand in the source.",
     )
 
@@ -268,7 +268,7 @@ def counted(text):
     papers = [sum(column) for column in zip(*(counts(of_papers(scenario)) for scenario in verdicts()["scenarios"]))]
     known = {
         "claims": sum(papers), **dict(zip((verdict.replace("_", "-") for verdict in VERDICTS), papers)),
-        "scenarios": len(verdicts()["scenarios"]), "settled-scenarios": sum("provenance" in scenario for scenario in verdicts()["scenarios"]),
+        "scenarios": len(verdicts()["scenarios"]), "unsettled": sum("provenance" not in scenario for scenario in verdicts()["scenarios"]), "settled-scenarios": sum("provenance" in scenario for scenario in verdicts()["scenarios"]),
         "compared": len(changes()), "changed": sum(old != new for old, new in changes()),
         "lost": changes().count(("reproduced", "undecided")), "won": sum(old != "reproduced" and new == "reproduced" for old, new in changes()),
         "reversed": changes().count(("reproduced", "not_reproduced")) + changes().count(("not_reproduced", "reproduced")),

@@ -5,8 +5,8 @@ Contains no data and no files.
 import math
 from html import escape
 
-WIDTH, HEIGHT = 640, 340
-LEFT, RIGHT, TOP, BOTTOM = 64, 16, 14, 46
+WIDTH, HEIGHT = 460, 280
+LEFT, RIGHT, TOP, BOTTOM = 60, 14, 14, 46
 COLOURS = 7  # --c0 … --c6 in site.css and report.css
 
 
@@ -63,6 +63,18 @@ def legend(labels, width, has_paper):
     return out, y + 20
 
 
+def boxes(labels, colours, width):
+    """Rows of coloured boxes and labels below bars, and their height."""
+    out, x, y = [], 20, 0
+    for at, label in enumerate(labels):
+        need = 36 + 7.2 * len(label)
+        if x + need > width and x > 20:
+            x, y = 20, y + 19
+        out.append(f'<rect x="{x:.1f}" y="{y}" width="11" height="11" style="fill:var(--{colours}{at})"/>{text(x + 17, y + 10, label, "start", "label")}')
+        x += need
+    return out, y + 20
+
+
 def frame(title, body, height, width=WIDTH):
     return (
         f'<svg class="figure" viewBox="0 0 {width} {height:.0f}" role="img" aria-label="{escape(title)}" '
@@ -101,7 +113,7 @@ def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), hei
     for y in [10.0**at for at in tens] if log_y else ticks(low_y, high_y):
         body.append(f'<path d="M{LEFT},{at_y(y):.1f}H{right}" class="grid"/>')
         body.append(text(LEFT - 7, at_y(y) + 4, number(y), "end"))
-    for x in sorted(set(xs)) if log_x else ticks(low_x, high_x, 6 if width > 500 else 4):
+    for x in sorted(set(xs)) if log_x else ticks(low_x, high_x, 4):
         body.append(text(at_x(x), bottom + 17, number(x)))
     body.append(f'<path d="M{LEFT},{TOP}V{bottom}H{right}" class="axis"/>')
     body.append(text((LEFT + right) / 2, height - 8, x_name, kind="name"))
@@ -130,9 +142,10 @@ def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), hei
     return frame(title, body, height + more + 6, width)
 
 
-def bars(title, rows, series, unit="", highest=None, row_height=None, room=150, width=WIDTH, thick=14, absent="not measured"):
+def bars(title, rows, series, unit="", highest=None, row_height=None, width=WIDTH, thick=14, absent="not measured"):
     """Horizontal bars. Rows: (label, [value or None per series])."""
-    step = row_height or (thick + 2) * max(1, len(series)) + 10
+    room = 14 + 7.1 * max(len(label) for label, _ in rows)
+    step = (thick + 2) * max(1, len(series)) + 10
     values = [value for _, several in rows for value in several if value is not None]
     top = highest or max(values) * 1.02 or 1
     right = width - 74
@@ -152,22 +165,20 @@ def bars(title, rows, series, unit="", highest=None, row_height=None, room=150, 
                 continue
             length = max(at_x(max(value, 0)) - room, 1)
             body.append(f'<rect x="{room}" y="{top_y}" width="{length:.1f}" height="{thick}" style="fill:var(--c{at})"/>')
-            body.append(text(room + length + 6, top_y + thick / 2 + 4, f"{value:,.4g}{unit}" if value < 1000 else f"{value:,.0f}{unit}", "start", "value"))
+            body.append(text(room + length + 6, top_y + thick / 2 + 4, f"{value:,.3g}{unit}" if abs(value) < 1000 else f"{value:,.0f}{unit}", "start", "value"))
     height = begin + step * len(rows) + 6
     if len(series) > 1:
-        x = room
-        for at, label in enumerate(series):
-            body.append(f'<rect x="{x}" y="{height + 2}" width="11" height="11" style="fill:var(--c{at})"/>')
-            body.append(text(x + 17, height + 12, label, "start", "label"))
-            x += 36 + 7.2 * len(label)
-        height += 20
+        keys, more = boxes(series, "c", width)
+        body.append(f'<g transform="translate(0,{height + 4})">{"".join(keys)}</g>')
+        height += more
     return frame(title, body, height, width)
 
 
-def stacks(title, rows, series, room=150):
+def stacks(title, rows, series):
     """Stacked horizontal bars with their counts. Rows: (label, [count per series])."""
     top = max(sum(several) for _, several in rows)
-    right, thick, step = WIDTH - 40, 22, 34
+    room = 14 + 7.1 * max(len(label) for label, _ in rows)
+    right, thick, step = WIDTH - 34, 22, 34
     body = []
     for row, (label, several) in enumerate(rows):
         x, y = room, 6 + row * step
@@ -180,9 +191,7 @@ def stacks(title, rows, series, room=150):
                 body.append(text(x + length / 2, y + thick - 6, str(count), kind="inside"))
             x += length
         body.append(text(x + 6, y + thick - 6, str(sum(several)), "start", "value"))
-    height, x = 6 + step * len(rows) + 8, room
-    for at, label in enumerate(series):
-        body.append(f'<rect x="{x}" y="{height}" width="11" height="11" style="fill:var(--v{at})"/>')
-        body.append(text(x + 17, height + 10, label, "start", "label"))
-        x += 36 + 7.2 * len(label)
-    return frame(title, body, height + 18)
+    height = 6 + step * len(rows) + 8
+    keys, more = boxes(series, "v", WIDTH)
+    body.append(f'<g transform="translate(0,{height})">{"".join(keys)}</g>')
+    return frame(title, body, height + more)
