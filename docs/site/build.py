@@ -17,7 +17,17 @@ from stage import PAGES, ROOT, Stage, documents
 HERE = Path(__file__).resolve().parent
 
 
+def check_results():
+    """Each page of results stands in their index."""
+    folder = ROOT / "docs" / "results"
+    index = (folder / "README.md").read_text()
+    missing = [path.name for path in sorted(folder.glob("*.md")) if path.name != "README.md" and f"]({path.name})" not in index]
+    if missing:
+        raise SystemExit(f"docs: docs/results/README.md does not list {', '.join(missing)}")
+
+
 def main():
+    check_results()
     shutil.rmtree(PAGES, ignore_errors=True)
     stage = Stage(prose.terms_of((ROOT / "docs" / "glossary.md").read_text()))
     for document in documents():
