@@ -36,6 +36,7 @@ def main():
     stage.follow()
     stage.write(Path("gallery.md"), pages.gallery())
     stage.write(Path("verdicts-table.md"), pages.table_of_verdicts())
+    stage.write(Path("report.md"), pages.report())
     shutil.copytree(HERE / "assets", PAGES / "site")
     # JSON is YAML: no need for a library that writes it.
     config = PAGES.parent / "mkdocs.yml"

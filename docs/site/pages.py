@@ -78,6 +78,17 @@ def gallery():
     return '---\nhide: [toc]\n---\n' + text
 
 
+def report():
+    """The text of the report, with its figures; `make report` prints the same."""
+    text = figures.counted((ROOT / "docs" / "report" / "report.md").read_text())
+
+    def several(match):
+        shown = "".join(drawn(figures.figure(identity), figures.figure(identity).title) for identity in match[1].split())
+        return f'<div class="gallery">\n{shown}</div>'
+
+    return re.sub(r"^\{\{(.+?)\}\}$", several, text, flags=re.M)
+
+
 def table_of_verdicts():
     rows = []
     for scenario in verdicts()["scenarios"]:
