@@ -212,7 +212,8 @@ fn code(text: &str) -> (Vec<String>, Vec<String>) {
     let mut language: Option<String> = None;
     for line in text.lines() {
         if let Some(fence) = line.trim_start().strip_prefix("```") {
-            language = if language.is_some() { None } else { Some(fence.split([',', ' ']).next().unwrap().trim().into()) };
+            language =
+                if language.is_some() { None } else { Some(fence.split([',', ' ']).next().unwrap().trim().into()) };
             continue;
         }
         match language.as_deref() {
