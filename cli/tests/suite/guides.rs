@@ -10,8 +10,10 @@ use std::sync::LazyLock;
 use super::architecture::root;
 use super::prose::{files, folders};
 
-/// Words of a decision, at most.
+/// Words of a decision, of a guide, and of all guides together, at most.
 const DECISION_WORDS: usize = 250;
+const GUIDE_WORDS: usize = 2_500;
+const ALL_GUIDES_WORDS: usize = 40_000;
 
 /// Files that programs make of results.
 const GENERATED: [&str; 2] = ["verdicts.md", "league.md"];
@@ -68,6 +70,18 @@ fn decisions_are_short() {
     assert!(decisions.len() > 90, "the search for decisions is broken: {}", decisions.len());
     let long = too_long(&decisions, DECISION_WORDS);
     assert!(long.is_empty(), "decisions have at most {DECISION_WORDS} words:\n{}", long.join("\n"));
+}
+
+#[test]
+fn guides_are_short() {
+    let guides = guides();
+    assert!(guides.len() > 25, "the search for guides is broken: {}", guides.len());
+    let mut long = too_long(&guides, GUIDE_WORDS);
+    let all: usize = guides.values().map(|text| words(text)).sum();
+    if all > ALL_GUIDES_WORDS {
+        long.push(format!("all guides: {all} words of {ALL_GUIDES_WORDS}"));
+    }
+    assert!(long.is_empty(), "guides are too long:\n{}", long.join("\n"));
 }
 
 #[test]
