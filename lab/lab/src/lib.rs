@@ -19,14 +19,26 @@
 //! ```
 //! use leeward_lab::run::{Options, run};
 //! use leeward_lab::{Scenario, registry};
+//! use std::path::Path;
 //! use std::sync::atomic::AtomicBool;
 //!
-//! // One core at half its capacity and at twice as much, without control and with two controllers.
-//! let seeds = ["run.seeds=1".to_string()];
-//! let scenario = Scenario::builtin("demo", &seeds, true)?;
+//! let text = r#"
+//! id = "small"
+//! title = "One core at twice its capacity"
+//! source = "ours"
+//! description = "An example."
+//! server = { cores = 1 }
+//! network = { rtt = "20us" }
+//! workload = { service = "exp:10us", clients = 100, demand = ["2x"] }
+//! run = { warmup = "20ms", duration = "50ms", seeds = 1 }
+//! controller = [{ name = "none" }, { name = "auto" }]
+//! "#;
+//! let registry = registry();
+//! let scenario = Scenario::parse("small.toml", text, Path::new(""), &[], false, &registry)?;
 //! let stop = AtomicBool::new(false);
-//! let results = run(&scenario, &registry(), &Options::default(), &|_| {}, &stop)?;
-//! assert!(!results.points.is_empty());
+//! let results = run(&scenario, &registry, &Options::default(), &|_| {}, &stop)?;
+//! let goodput: Vec<f64> = results.points.iter().map(|point| point.goodput_rps).collect();
+//! assert!(goodput[1] > goodput[0]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!

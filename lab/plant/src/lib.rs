@@ -28,7 +28,8 @@
 //! let algorithm = leeward_controllers::builtin().find("breakwater")?.clone();
 //! // The papers' testbed at 1.4 times its capacity, for 50 ms.
 //! let service = ServiceTime::Exponential(Nanos::from_micros(10));
-//! let config = SimConfig { duration: Nanos::from_millis(50), ..SimConfig::testbed(service, 1.4) };
+//! let (warmup, duration) = (Nanos::from_millis(20), Nanos::from_millis(50));
+//! let config = SimConfig { warmup, duration, ..SimConfig::testbed(service, 1.4) };
 //! let budget = BudgetRule::Configured;
 //! let run = PlantRun { algorithm: &algorithm, params: &[], config: &config, budget };
 //! let outcome = SimulatedPlant.run(&run, &AtomicBool::new(false), &mut |_| {})?;

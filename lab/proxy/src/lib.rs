@@ -11,13 +11,13 @@
 //!
 //! # Example
 //! ```
-//! use leeward_proxy_sim::benchmark::{best_static, compare, play, policies};
+//! use leeward_proxy_sim::benchmark::{play, policies};
 //! use leeward_proxy_sim::case::Case;
 //!
 //! let case = Case::random(1);
 //! let knee = policies().find(|policy| policy.name == "knee").unwrap();
-//! let result = compare("knee", play(&case, knee, 1), &best_static(&case, 1));
-//! assert!(result.share > 0.0);
+//! let result = play(&case, knee, 1);
+//! assert!(result.late_share() < 0.1);
 //! ```
 //!
 //! Does not contain limits.
