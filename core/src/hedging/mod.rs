@@ -4,11 +4,14 @@
 //!
 //! - `budget`: the calls that may be made again, as a part of all calls.
 //! - `timeouts`: the longest wait for a leaf.
+//! - `stalls`: leaves that are slow beside the others.
 
 mod budget;
+mod stalls;
 mod timeouts;
 
 pub use budget::RetryBudget;
+pub use stalls::SlowLeaves;
 pub use timeouts::LeafTimeouts;
 
 use crate::units::{Nanos, Time};

@@ -111,6 +111,18 @@ impl LeafTimeouts {
         }
     }
 
+    /// Longest wait for a slow leaf of a request that can do without it: what is late for any
+    /// objective, at most. `spent` as for [`LeafTimeouts::timeout`].
+    pub fn optional_timeout(&self, spent: Nanos) -> Nanos {
+        let left = Nanos(self.objective.saturating_sub(spent).0 / 8 * EIGHTHS);
+        if self.typical == Nanos::ZERO { left } else { left.min(self.typical * SLOW_FACTOR) }
+    }
+
+    /// Wait from which a leaf keeps its callers waiting too long.
+    pub fn stall_timeout(&self) -> Nanos {
+        self.slow_leaf_timeout(Nanos::ZERO)
+    }
+
     /// Timeout where a leaf is slow.
     fn slow_leaf_timeout(&self, spent: Nanos) -> Nanos {
         let left = self.objective.saturating_sub(spent);

@@ -170,6 +170,7 @@ pub struct Recorder {
     lateness: Distribution,
     drop_reasons: BTreeMap<String, u64>,
     failures: BTreeMap<String, u64>,
+    wrong_in_time: u64,
     connections: Connections,
     gives_credits: Option<bool>,
     content_bytes: u64,
@@ -212,6 +213,7 @@ impl Recorder {
             lateness: Distribution::new(),
             drop_reasons: BTreeMap::new(),
             failures: BTreeMap::new(),
+            wrong_in_time: 0,
             connections: Connections::default(),
             gives_credits: None,
             content_bytes: 0,
@@ -255,6 +257,8 @@ impl Recorder {
         match event {
             Event::Completed { payload, .. } if !self.is_answer(random, method, payload) => {
                 self.record_failure(now, &WrongAnswer);
+                let is_measured = now >= self.from && now < self.to;
+                self.wrong_in_time += u64::from(is_measured && age <= self.slo.min(self.timeout));
             }
             Event::Completed { round_trip, sojourn, .. } => {
                 self.record_completion(now, due, *round_trip, Some(*sojourn));
@@ -456,6 +460,7 @@ impl Recorder {
             },
             drop_reasons: self.drop_reasons,
             failures: self.failures,
+            wrong_in_time: self.wrong_in_time,
             connections: self.connections,
             content_bytes: self.content_bytes,
             classes: Vec::new(),

@@ -45,6 +45,8 @@ pub struct LoadReport {
     pub drop_reasons: BTreeMap<String, u64>,
     /// Failures by code, whole run.
     pub failures: BTreeMap<String, u64>,
+    /// Wrong answers within the objective in the measured part: a tier's partial answers are such.
+    pub wrong_in_time: u64,
     /// The connections.
     pub connections: Connections,
     /// Bytes of the responses' contents, if they are counted; whole run.

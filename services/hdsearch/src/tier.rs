@@ -4,9 +4,12 @@ use crate::distance::{Nearest, Neighbour};
 use crate::hashing::{SearchScratch, Tables};
 use crate::wire::{NEAREST, Query, append_candidates, append_neighbours, read_neighbours};
 use leeward_rpc::server::{HandlerError, Request};
-use leeward_rpc::tier::{Calls, GatherCondition, LeafId, MidTier, Replies, Reply, Step};
+use leeward_rpc::tier::{Calls, GatherCondition, LeafId, MidTier, Replies, Reply, RequiredLeaves, Step};
 use leeward_services::tiers::shard::Shard;
 use std::sync::Arc;
+
+/// Part of the leaves that is worth an answer: the nearest points of half of the data are near.
+const ENOUGH_PERCENT: u8 = 50;
 
 /// The mid-tier.
 #[derive(Clone, Debug)]
@@ -42,6 +45,11 @@ impl HdSearch {
 impl MidTier for HdSearch {
     type State = SearchState;
 
+    fn required_leaves(&self, _: &Request<'_>, required: &mut RequiredLeaves<'_>) {
+        required.all();
+        required.at_least(ENOUGH_PERCENT);
+    }
+
     fn begin(
         &self,
         request: &Request<'_>,
@@ -73,7 +81,7 @@ impl MidTier for HdSearch {
                 calls.call(leaf, NEAREST, write).repeatable();
             }
         }
-        Ok(Step::Gather(GatherCondition::All))
+        Ok(Step::Gather(GatherCondition::AtLeast { percent: ENOUGH_PERCENT }))
     }
 
     fn resume(

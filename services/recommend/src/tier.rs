@@ -2,7 +2,10 @@
 
 use crate::wire::{self, PREDICT, Query, TierResult};
 use leeward_rpc::server::{HandlerError, Request};
-use leeward_rpc::tier::{Calls, GatherCondition, MidTier, Replies, Reply, Step};
+use leeward_rpc::tier::{Calls, GatherCondition, MidTier, Replies, Reply, RequiredLeaves, Step};
+
+/// Part of the leaves that is worth an answer: the average of half of the predictions.
+const ENOUGH_PERCENT: u8 = 50;
 
 /// The mid-tier.
 #[derive(Clone, Copy, Debug, Default)]
@@ -10,6 +13,11 @@ pub struct Recommend;
 
 impl MidTier for Recommend {
     type State = ();
+
+    fn required_leaves(&self, _: &Request<'_>, required: &mut RequiredLeaves<'_>) {
+        required.all();
+        required.at_least(ENOUGH_PERCENT);
+    }
 
     fn begin(
         &self,
@@ -25,7 +33,7 @@ impl MidTier for Recommend {
         for leaf in calls.leaves() {
             calls.call(leaf, PREDICT, |argument| query.append(argument)).repeatable();
         }
-        Ok(Step::Gather(GatherCondition::All))
+        Ok(Step::Gather(GatherCondition::AtLeast { percent: ENOUGH_PERCENT }))
     }
 
     fn resume(

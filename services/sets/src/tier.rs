@@ -3,8 +3,11 @@
 use crate::stop::StopWords;
 use crate::wire::{ALL, RESULT_MAX, SearchResult, append_words, read_words};
 use leeward_rpc::server::{HandlerError, Request};
-use leeward_rpc::tier::{Calls, GatherCondition, MidTier, Replies, Reply, Step};
+use leeward_rpc::tier::{Calls, GatherCondition, MidTier, Replies, Reply, RequiredLeaves, Step};
 use std::sync::Arc;
+
+/// Part of the leaves that is worth an answer: a list of half of the documents.
+const ENOUGH_PERCENT: u8 = 50;
 
 /// The mid-tier. Its leaves hold ranges of documents, in the order of the leaves.
 #[derive(Clone, Debug)]
@@ -21,6 +24,11 @@ impl Sets {
 
 impl MidTier for Sets {
     type State = ();
+
+    fn required_leaves(&self, _: &Request<'_>, required: &mut RequiredLeaves<'_>) {
+        required.all();
+        required.at_least(ENOUGH_PERCENT);
+    }
 
     fn begin(
         &self,
@@ -41,7 +49,7 @@ impl MidTier for Sets {
         for leaf in calls.leaves() {
             calls.call(leaf, ALL, |argument| append_words(words.clone(), argument)).repeatable();
         }
-        Ok(Step::Gather(GatherCondition::All))
+        Ok(Step::Gather(GatherCondition::AtLeast { percent: ENOUGH_PERCENT }))
     }
 
     fn resume(

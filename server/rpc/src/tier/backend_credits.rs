@@ -4,7 +4,9 @@
 //! not contain the controller's reaction to it.
 
 use super::leaf_connections::LeafConnections;
+use leeward_core::hedging::SlowLeaves;
 use leeward_core::server::Downstream;
+use leeward_core::units::{Nanos, Time};
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -12,16 +14,24 @@ use std::sync::{Mutex, PoisonError};
 const RATE_INTERVAL: u64 = 32;
 /// Weight of the newest rate in the moving average.
 const WEIGHT: f64 = 0.25;
+/// Interval between two checks of slow leaves for their recovery.
+const RECOVERY_INTERVAL: Nanos = Nanos::from_millis(10);
 
 /// Credits at all leaves.
 ///
 /// Holds sums and a flag. A thread that reads between two changes sees the flag again later.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct BackendCredits {
     leaves: Box<[LeafCredits]>,
     requests: AtomicU64,
     has_changed: AtomicBool,
     rates: Mutex<Rates>,
+    /// Stalls of the leaves over all shards.
+    stalls: Mutex<SlowLeaves>,
+    /// Number of slow leaves.
+    slow_leaves: AtomicU64,
+    /// Time of the last check of slow leaves, in nanoseconds.
+    checked_at: AtomicU64,
 }
 
 /// Credits at one leaf.
@@ -31,6 +41,9 @@ struct LeafCredits {
     /// Connections whose windows limit the calls.
     binding: AtomicI64,
     calls: AtomicU64,
+    /// Calls of requests that can't do without any part.
+    needed_calls: AtomicU64,
+    is_slow: AtomicBool,
     connections: LeafConnections,
 }
 
@@ -48,14 +61,46 @@ pub struct LeafCounts {
 #[derive(Debug, Default)]
 struct Rates {
     requests: u64,
-    /// Per leaf: calls at the last update, and calls per request.
-    leaves: Vec<(u64, f64)>,
+    /// Per leaf: all calls, and calls of requests that can't do without any part.
+    leaves: Vec<[CallRate; 2]>,
+}
+
+/// Calls to a leaf at the last update, and calls per request.
+#[derive(Clone, Copy, Debug)]
+struct CallRate {
+    calls: u64,
+    per_request: f64,
+}
+
+impl CallRate {
+    /// Until the rate is known, assume that a request calls each leaf once.
+    const INITIAL: CallRate = CallRate { calls: 0, per_request: 1.0 };
+
+    fn update(&mut self, calls: u64, requests: u64) {
+        let newest = calls.saturating_sub(self.calls) as f64 / requests as f64;
+        self.calls = calls;
+        self.per_request += WEIGHT * (newest - self.per_request);
+    }
+}
+
+impl Default for BackendCredits {
+    fn default() -> Self {
+        BackendCredits::new(0)
+    }
 }
 
 impl BackendCredits {
     /// Creates the counters for `leaves` leaves, none with a window that limits the calls.
     pub(super) fn new(leaves: usize) -> Self {
-        BackendCredits { leaves: (0..leaves).map(|_| LeafCredits::default()).collect(), ..BackendCredits::default() }
+        BackendCredits {
+            leaves: (0..leaves).map(|_| LeafCredits::default()).collect(),
+            requests: AtomicU64::new(0),
+            has_changed: AtomicBool::new(false),
+            rates: Mutex::default(),
+            stalls: Mutex::new(SlowLeaves::new(leaves)),
+            slow_leaves: AtomicU64::new(0),
+            checked_at: AtomicU64::new(0),
+        }
     }
 
     /// Counts a request that begins.
@@ -63,11 +108,49 @@ impl BackendCredits {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a call to a leaf.
-    pub(super) fn call(&self, leaf: usize) {
+    /// Counts a call to a leaf. `is_needed`: its request can't do without any part.
+    pub(super) fn call(&self, leaf: usize, is_needed: bool) {
         if let Some(leaf_credits) = self.leaves.get(leaf) {
             leaf_credits.calls.fetch_add(1, Ordering::Relaxed);
+            if is_needed {
+                leaf_credits.needed_calls.fetch_add(1, Ordering::Relaxed);
+            }
         }
+    }
+
+    /// Records that a call to a leaf waited too long, from `from` to `to`.
+    pub(super) fn record_stall(&self, leaf: usize, from: Time, to: Time) {
+        let mut stalls = self.stalls.lock().unwrap_or_else(PoisonError::into_inner);
+        stalls.record_stall(leaf, from, to);
+        self.update_slow(&stalls, to);
+    }
+
+    /// Whether any leaf is slow at `now`.
+    pub(super) fn has_slow(&self, now: Time) -> bool {
+        if self.slow_leaves.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        if now.since(Time(self.checked_at.load(Ordering::Relaxed))) >= RECOVERY_INTERVAL {
+            self.update_slow(&self.stalls.lock().unwrap_or_else(PoisonError::into_inner), now);
+        }
+        true
+    }
+
+    /// Whether a leaf is slow, as of the last check.
+    pub(super) fn is_slow(&self, leaf: usize) -> bool {
+        self.leaves.get(leaf).is_some_and(|leaf| leaf.is_slow.load(Ordering::Relaxed))
+    }
+
+    fn update_slow(&self, stalls: &SlowLeaves, now: Time) {
+        self.checked_at.store(now.0, Ordering::Relaxed);
+        let mut count = 0;
+        for (leaf, is_slow) in self.leaves.iter().zip(stalls.slow_at(now)) {
+            count += u64::from(is_slow);
+            if leaf.is_slow.swap(is_slow, Ordering::Relaxed) != is_slow {
+                self.has_changed.store(true, Ordering::Release);
+            }
+        }
+        self.slow_leaves.store(count, Ordering::Relaxed);
     }
 
     /// Connections to a leaf.
@@ -105,20 +188,18 @@ impl BackendCredits {
         }
         let mut rates = self.rates.lock().unwrap_or_else(PoisonError::into_inner);
         let rates = &mut *rates;
-        // Until the rate is known, assume that a request calls each leaf once.
-        rates.leaves.resize(self.leaves.len(), (0, 1.0));
+        rates.leaves.resize(self.leaves.len(), [CallRate::INITIAL; 2]);
         let requests = self.requests.load(Ordering::Relaxed);
         let started = requests - rates.requests;
         if started >= RATE_INTERVAL {
             rates.requests = requests;
-            for (leaf_credits, (before, rate)) in self.leaves.iter().zip(&mut rates.leaves) {
-                let calls = leaf_credits.calls.load(Ordering::Relaxed);
-                let newest = calls.saturating_sub(*before) as f64 / started as f64;
-                *before = calls;
-                *rate += WEIGHT * (newest - *rate);
+            for (LeafCredits { calls, needed_calls, .. }, [all, needed]) in self.leaves.iter().zip(&mut rates.leaves) {
+                all.update(calls.load(Ordering::Relaxed), started);
+                needed.update(needed_calls.load(Ordering::Relaxed), started);
             }
         }
-        // An unreachable leaf limits no request: responses without it are partial.
+        // An unreachable leaf limits no request, and a slow one only those that need it: responses
+        // without it are partial.
         let limiting = self
             .leaves
             .iter()
@@ -126,9 +207,10 @@ impl BackendCredits {
             .filter(|(leaf_credits, _)| leaf_credits.binding.load(Ordering::Relaxed) > 0);
         let credits =
             |leaf_credits: &LeafCredits| u64::try_from(leaf_credits.credits.load(Ordering::Relaxed)).unwrap_or(0);
-        Some(Downstream::bottleneck(
-            limiting.map(|(leaf_credits, (_, rate))| Downstream::new(credits(leaf_credits), *rate)),
-        ))
+        Some(Downstream::bottleneck(limiting.map(|(leaf_credits, [all, needed])| {
+            let rate = if leaf_credits.is_slow.load(Ordering::Relaxed) { needed } else { all };
+            Downstream::new(credits(leaf_credits), rate.per_request)
+        })))
     }
 }
 
@@ -160,10 +242,10 @@ mod tests {
         for _ in 0..40 {
             for request in 0..RATE_INTERVAL {
                 credits.request();
-                credits.call(0);
-                credits.call(0);
+                credits.call(0, true);
+                credits.call(0, true);
                 if request % 4 == 0 {
-                    credits.call(1);
+                    credits.call(1, true);
                 }
             }
             credits.change(0, None, Some(1));
@@ -174,5 +256,38 @@ mod tests {
         let narrowest = credits.take_narrowest().unwrap();
         assert_eq!(narrowest.credits, 40);
         assert!((narrowest.calls_per_request - 2.0).abs() < 0.01, "{narrowest:?}");
+    }
+
+    /// Credits at two leaves, the second with few; half of the requests need both.
+    fn half_needed() -> BackendCredits {
+        let credits = BackendCredits::new(2);
+        credits.change(0, None, Some(100));
+        credits.change(1, None, Some(4));
+        for request in 0..40 * RATE_INTERVAL {
+            credits.request();
+            (0..2).for_each(|leaf| credits.call(leaf, request % 2 == 0));
+            if request % RATE_INTERVAL == 0 {
+                credits.change(0, Some(100), Some(99));
+                credits.change(0, Some(99), Some(100));
+                credits.take_narrowest();
+            }
+        }
+        credits
+    }
+
+    #[test]
+    fn a_slow_leaf_limits_only_requests_that_need_it() {
+        let credits = half_needed();
+        let limit = |credits: &BackendCredits| credits.take_narrowest().unwrap().max_requests();
+        credits.change(1, Some(4), Some(5));
+        assert!((limit(&credits) - 5.0).abs() < 0.1, "it is narrow, and not slow");
+        let now = Time::ZERO + Nanos::from_secs(1);
+        credits.record_stall(1, Time::ZERO, now);
+        assert!(credits.has_slow(now) && credits.is_slow(1) && !credits.is_slow(0));
+        assert!((limit(&credits) - 10.0).abs() < 0.2, "every second request needs it");
+        let later = now + Nanos::from_secs(5);
+        assert!(credits.has_slow(later), "until it is checked");
+        assert!(!credits.has_slow(later) && !credits.is_slow(1));
+        assert!((limit(&credits) - 5.0).abs() < 0.1, "it has recovered");
     }
 }

@@ -24,12 +24,17 @@ impl<M: MidTier> TierRuntime<M> {
         if !self.settings.reserves {
             return false;
         }
-        let Gather { inbound: Some(inbound), required_leaves: leaves, .. } = gather else { return false };
+        let Gather { inbound: Some(inbound), required_leaves: leaves, spare_leaves, .. } = gather else {
+            return false;
+        };
         leaves.clear();
-        let mut named = RequiredLeaves { required: leaves, leaf_count: self.settings.parts_of_data() as u16 };
+        let leaf_count = self.settings.parts_of_data() as u16;
+        let mut named = RequiredLeaves { required: leaves, leaf_count, percent: 100 };
         let name = || self.service.required_leaves(&inbound.request(), &mut named);
         // The request reports a panic when it begins.
-        catch_unwind(AssertUnwindSafe(name)).is_ok() && !gather.required_leaves.is_empty()
+        let is_named = catch_unwind(AssertUnwindSafe(name)).is_ok();
+        *spare_leaves = named.spare();
+        is_named && !gather.required_leaves.is_empty()
     }
 
     /// Time at which a request stops waiting for credits.

@@ -211,6 +211,20 @@ impl<T: Copy + PartialEq> Link<T> {
         self.socket_connection.as_mut().filter(|socket| self.is_validated && !self.is_silent && socket.is_ready())
     }
 
+    /// Time since which the leaf owes a response and has sent nothing, if that is longer than
+    /// `span`. The caller must have read all input before.
+    pub(super) fn stalled_since(&mut self, now: Time, span: Nanos) -> Option<Time> {
+        let owing_since = self.owing_since;
+        let socket = self.up()?;
+        let since = socket.last_received().max(owing_since);
+        (socket.connection().in_flight() > 0 && now.since(since) > span).then_some(since)
+    }
+
+    /// Whether a call would leave at once.
+    pub(super) fn would_send(&mut self, now: Time) -> bool {
+        self.up().is_some_and(|socket| socket.connection().would_send(now))
+    }
+
     /// Number of unanswered calls; the maximum if the leaf is not up.
     pub(super) fn in_flight(&mut self) -> u32 {
         self.up().map_or(u32::MAX, |socket| socket.connection().in_flight())

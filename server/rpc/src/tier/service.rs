@@ -114,6 +114,15 @@ pub enum Step {
 pub enum GatherCondition {
     /// A reply or a failure of every call, at most for the leaves' timeout.
     All,
+    /// As [`GatherCondition::All`], but where leaves are slow, a part of the results is worth an
+    /// answer.
+    ///
+    /// A slow leaf that the request can do without limits nothing: it is called only if its credits
+    /// permit the call at once, and the request waits for it briefly.
+    AtLeast {
+        /// Results that are worth an answer, in percent of the calls.
+        percent: u8,
+    },
     /// This number of results, or the end of every call.
     Quorum(u16),
     /// All replies that arrive within this time.
@@ -132,22 +141,35 @@ impl GatherCondition {
     pub(super) fn wanted(self, calls: usize) -> usize {
         match self {
             GatherCondition::Quorum(results) => usize::from(results).min(calls),
-            GatherCondition::All | GatherCondition::Within(_) | GatherCondition::GoodEnough { .. } => usize::MAX,
+            GatherCondition::All
+            | GatherCondition::AtLeast { .. }
+            | GatherCondition::Within(_)
+            | GatherCondition::GoodEnough { .. } => usize::MAX,
         }
     }
 
     /// Results that suffice at the end, for `calls` calls.
     pub(super) fn good_enough(self, calls: usize) -> usize {
         match self {
-            GatherCondition::GoodEnough { percent, .. } => (calls * usize::from(percent.min(100))).div_ceil(100),
+            GatherCondition::GoodEnough { percent, .. } => part_of(calls, percent),
             other => other.wanted(calls),
         }
+    }
+
+    /// Number of calls that a request with `calls` calls can do without.
+    pub(super) fn spare(self, calls: usize) -> usize {
+        if let GatherCondition::AtLeast { percent } = self { calls - part_of(calls, percent) } else { 0 }
     }
 
     /// Longest wait of a request if the leaves' timeout is `timeout`.
     pub(super) fn timeout(self, timeout: Nanos) -> Nanos {
         if let GatherCondition::Within(span) = self { span.min(timeout) } else { timeout }
     }
+}
+
+/// This percentage of the calls, rounded up.
+fn part_of(calls: usize, percent: u8) -> usize {
+    (calls * usize::from(percent.min(100))).div_ceil(100)
 }
 
 /// Index of a leaf in the list of leaves.
@@ -159,6 +181,8 @@ pub struct LeafId(pub u16);
 pub struct RequiredLeaves<'a> {
     pub(super) required: &'a mut Vec<LeafId>,
     pub(super) leaf_count: u16,
+    /// Part of the leaves that is worth an answer, in percent.
+    pub(super) percent: u8,
 }
 
 impl RequiredLeaves<'_> {
@@ -170,6 +194,17 @@ impl RequiredLeaves<'_> {
     /// Requires all leaves.
     pub fn all(&mut self) {
         (0..self.leaf_count).for_each(|leaf| self.leaf(LeafId(leaf)));
+    }
+
+    /// Sets the part of the leaves that is worth an answer where others are slow, in percent: as
+    /// [`GatherCondition::AtLeast`]. Default: all.
+    pub fn at_least(&mut self, percent: u8) {
+        self.percent = percent;
+    }
+
+    /// Number of leaves that the request can do without.
+    pub(super) fn spare(&self) -> usize {
+        GatherCondition::AtLeast { percent: self.percent }.spare(self.required.len())
     }
 
     /// Requires this leaf, for one call. Unknown leaves are ignored.

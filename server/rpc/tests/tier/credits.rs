@@ -2,22 +2,18 @@
 //! some credit gets as many calls.
 
 use crate::fanout_service::{leaves, server, threading};
+use crate::fixed_window_leaf::FixedWindowLeaf;
 use crate::pipelined_client::{CallResult, PipelinedClient};
-use leeward_core::server::Feedback;
-use leeward_core::units::{Credits, Nanos};
+use leeward_core::units::Nanos;
 use leeward_rpc::server::{HandlerError, Request};
 use leeward_rpc::tier::{Calls, GatherCondition, LeafError, Leaves, MidTier, Options, Replies, Reply, Step, Tier};
-use leeward_rpc::wire::{
-    Answer, Credit, Decoder, Encoder, Frame, Method, Nanos32, PayloadLimit, Regime, Response, Side, Version, Welcome,
-};
-use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use leeward_rpc::wire::Method;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-const MODELS: [&str; 4] = ["SIB1", "SDB1-3", "AIB1-0-1", "ADB1-2-2"];
+pub(crate) const MODELS: [&str; 4] = ["SIB1", "SDB1-3", "AIB1-0-1", "ADB1-2-2"];
 
 /// Calls every leaf, and counts the requests that have begun.
 struct Counting {
@@ -58,84 +54,6 @@ impl MidTier for Counting {
         reply.push(right as u8);
         Ok(Step::Done)
     }
-}
-
-/// A leaf that gives each connection this window, and responds at once.
-struct FixedWindowLeaf {
-    address: SocketAddr,
-    window: Arc<AtomicU32>,
-    ends: Arc<AtomicBool>,
-    thread: thread::JoinHandle<()>,
-}
-
-impl FixedWindowLeaf {
-    fn start(window: u32) -> FixedWindowLeaf {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
-        listener.set_nonblocking(true).unwrap();
-        let window = Arc::new(AtomicU32::new(window));
-        let (stopped, given) = (Arc::clone(&ends), Arc::clone(&window));
-        let thread = thread::spawn(move || {
-            let mut peers = Vec::new();
-            while !stopped.load(Ordering::SeqCst) {
-                if let Ok((socket, _)) = listener.accept() {
-                    socket.set_nonblocking(true).unwrap();
-                    let window = given.load(Ordering::SeqCst);
-                    peers.push((socket, Decoder::new(Side::Client, PayloadLimit::DEFAULT), window));
-                }
-                peers.retain_mut(|(socket, decoder, window)| serve(socket, decoder, window, &given));
-                // Wait for clients and calls.
-                thread::sleep(Duration::from_micros(200));
-            }
-        });
-        FixedWindowLeaf { address, window, ends, thread }
-    }
-
-    fn stop(self) {
-        self.ends.store(true, Ordering::SeqCst);
-        self.thread.join().unwrap();
-    }
-}
-
-/// Answers the input. Returns whether the peer is still connected.
-fn serve(socket: &mut TcpStream, decoder: &mut Decoder, reported: &mut u32, given: &AtomicU32) -> bool {
-    let window = given.load(Ordering::SeqCst);
-    let feedback = Feedback { window: Credits(window), ..Feedback::NONE };
-    let mut out = Vec::new();
-    let mut send = |frame: &Frame<'_>| {
-        Encoder::new(PayloadLimit::DEFAULT).with_version(Version::NEWEST).append(frame, &mut out).unwrap()
-    };
-    if *reported != window {
-        *reported = window;
-        send(&Frame::Credit(Credit { feedback }));
-    }
-    loop {
-        match socket.read(decoder.spare()) {
-            Ok(0) => return false,
-            Ok(count) => decoder.advance(count),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => break,
-            Err(_) => return false,
-        }
-        while let Some(frame) = decoder.next_frame().unwrap() {
-            match frame {
-                Frame::Register(register) => {
-                    send(&Frame::Welcome(Welcome {
-                        timestamp: register.timestamp,
-                        feedback,
-                        payload_max: PayloadLimit::DEFAULT,
-                        regime: Regime::Credits,
-                    }));
-                }
-                Frame::Call(call) => {
-                    let (request, timestamp) = (call.request, call.timestamp);
-                    let answer = Answer { request, timestamp, feedback, sojourn: Nanos32::default() };
-                    send(&Frame::Response(Response { answer, payload: call.payload }));
-                }
-                _ => {}
-            }
-        }
-    }
-    socket.write_all(&out).is_ok()
 }
 
 /// A tier over these leaves, with the objective `slo`.

@@ -2,7 +2,9 @@
 
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{Builder, HandlerError, OwnedRequest, Request, Server};
-use leeward_rpc::tier::{Calls, GatherCondition, Leaves, MidTier, Options, Replies, Reply, Step, ThreadingSetup, Tier};
+use leeward_rpc::tier::{
+    Calls, GatherCondition, Leaves, MidTier, Options, Replies, Reply, RequiredLeaves, Step, ThreadingSetup, Tier,
+};
 use leeward_rpc::wire::Method;
 use leeward_runtime::IdlePolicy;
 use leeward_runtime::timers::sleep;
@@ -20,6 +22,7 @@ use leeward_runtime::timers::sleep;
 /// | 8 and more | calls are repeatable |
 /// | 9 | half of the leaves are good enough after a millisecond |
 /// | 10 | needs one result |
+/// | 11 | half of the leaves are worth an answer |
 pub(crate) struct FanoutService;
 
 #[derive(Default)]
@@ -41,6 +44,7 @@ impl FanoutState {
         Step::Gather(match self.method {
             9 => GatherCondition::GoodEnough { percent: 50, within: Nanos::from_millis(1) },
             6 | 10 => GatherCondition::Quorum(1),
+            11 => GatherCondition::AtLeast { percent: 50 },
             7 => GatherCondition::Within(Nanos::from_millis(1)),
             _ => GatherCondition::All,
         })
@@ -49,6 +53,13 @@ impl FanoutState {
 
 impl MidTier for FanoutService {
     type State = FanoutState;
+
+    fn required_leaves(&self, request: &Request<'_>, required: &mut RequiredLeaves<'_>) {
+        required.all();
+        if request.method == Method(11) {
+            required.at_least(50);
+        }
+    }
 
     fn begin(
         &self,

@@ -25,6 +25,8 @@ pub(super) struct Gather<S> {
     pub(super) attempts: AttemptList,
     /// Leaves that the request needs; `reserved` has those with a reserved credit.
     pub(super) required_leaves: Vec<LeafId>,
+    /// Number of these leaves that the request can do without.
+    pub(super) spare_leaves: usize,
     pub(super) reserved: Vec<CreditReservation>,
     /// Action when the request is ready.
     pub(super) next: NextAction,
@@ -73,6 +75,7 @@ impl<S: Default> Default for Gather<S> {
             reply: Vec::new(),
             attempts: AttemptList::default(),
             required_leaves: Vec::new(),
+            spare_leaves: 0,
             reserved: Vec::new(),
             next: NextAction::Resume,
             started_at: Time::ZERO,
@@ -115,6 +118,11 @@ impl<S> Gather<S> {
         (self.wanted, self.good_enough) = (enough.wanted(calls), enough.good_enough(calls));
     }
 
+    /// Sets the number of results that suffice once the wait for all results is over.
+    pub(super) fn set_good_enough(&mut self, results: usize) {
+        self.good_enough = results;
+    }
+
     /// Ends the wait for all results: from now on a good-enough number suffices.
     pub(super) fn accept_good_enough(&mut self) {
         self.wanted = self.good_enough;
@@ -129,8 +137,8 @@ impl<S> Gather<S> {
     }
 
     /// Ends a call locally, without a result.
-    pub(super) fn fail_call(&mut self, index: usize) {
-        let outcome = self.replies.note(index, ReplyState::Failed(LeafError::Invalid)).then_some(false);
+    pub(super) fn fail_call(&mut self, index: usize, error: LeafError) {
+        let outcome = self.replies.note(index, ReplyState::Failed(error)).then_some(false);
         self.finish_call(outcome);
     }
 

@@ -6,13 +6,16 @@
 //! - `reserve`: reserved credits, and requests that wait for them.
 //! - `requests`: waiting requests, and the ends of their calls.
 //! - `second_attempt`: calls that are sent again.
+//! - `optional`: calls to slow leaves that their requests can do without.
 //!
 //! Does not contain threads, the meaning of replies, or the schedule of polls.
 
+mod optional;
 mod requests;
 mod reserve;
 mod second_attempt;
 
+use self::optional::CallNeed;
 use self::requests::WaitingRequests;
 use self::reserve::ParkedRequests;
 use super::calls::{CallEntry, CallList};
@@ -22,7 +25,7 @@ use super::gather::attempt::Attempt;
 use super::leaves::Settings;
 use super::link::Link;
 use super::server::FanoutCounters;
-use super::service::{CALLS_MAX, GatherCondition, LeafId};
+use super::service::{CALLS_MAX, GatherCondition, LeafError, LeafId};
 use super::slab::Key;
 use crate::client::driver::random::Random;
 use crate::client::driver::timer::Timer;
@@ -206,14 +209,28 @@ impl<S> Shard<S> {
                 self.await_connections(gather.budget())?;
             }
         }
+        let spare = self.spare_calls(calls, enough);
         let now = self.clock.now();
         self.requests.now = now;
-        let timeout = self.waits.timeout(gather.spent(now));
+        let spent = gather.spent(now);
+        let timeout = self.waits.timeout(spent);
         gather.start_calls(now, calls.len(), enough);
+        if spare > 0 {
+            gather.set_good_enough(calls.len() - spare);
+        }
         let key = self.requests.gathers.insert(gather);
+        let mut left = spare;
         for index in 0..calls.len() {
             if let Some(call) = calls.get(index) {
-                self.first_attempt(key, index, &call, now);
+                let need = if enough.spare(calls.len()) == 0 {
+                    CallNeed::Needed
+                } else if left > 0 && self.is_slow(call.leaf) {
+                    left -= 1;
+                    CallNeed::Spare
+                } else {
+                    CallNeed::Wanted
+                };
+                self.first_attempt(key, index, (&call, need), now);
             }
         }
         // The service may have named leaves that it did not call.
@@ -231,7 +248,11 @@ impl<S> Shard<S> {
         self.exchange_links(now);
         self.requests.finish_if_enough(key);
         if self.requests.gathers.get_mut(key).is_some() {
-            if let GatherCondition::GoodEnough { within, .. } = enough {
+            let within = match enough {
+                GatherCondition::GoodEnough { within, .. } => Some(within),
+                _ => (spare > 0).then(|| self.waits.optional_timeout(spent)),
+            };
+            if let Some(within) = within {
                 self.add_deadline(now + within.min(timeout), key, DeadlineKind::GoodEnough);
             }
             self.add_deadline(now + enough.timeout(timeout), key, DeadlineKind::Final);
@@ -277,17 +298,21 @@ impl<S> Shard<S> {
     }
 
     /// Makes the first attempt of a call.
-    fn first_attempt(&mut self, key: Key, index: usize, call: &CallEntry<'_>, now: Time) {
+    fn first_attempt(&mut self, key: Key, index: usize, (call, need): (&CallEntry<'_>, CallNeed), now: Time) {
         let reserved = self.reserved_for(key, call.leaf);
         let (leaf, alternate) = match reserved {
             Some(CreditReservation { leaf, .. }) => (leaf, self.alternate_to(leaf, call)),
             None => self.choose_leaves(call),
         };
+        let is_skipped = need == CallNeed::Spare && reserved.is_none() && !self.may_call_slow(leaf, now);
         let Shard { links, requests: waiting, random, hedge_deadlines: hedges, .. } = self;
         let Some(gather) = waiting.gathers.get_mut(key) else { return };
         let Some(link) = links.get_mut(usize::from(leaf.0)).filter(|_| index < CALLS_MAX) else {
-            return gather.fail_call(index);
+            return gather.fail_call(index, LeafError::Invalid);
         };
+        if is_skipped {
+            return gather.fail_call(index, LeafError::NotSent);
+        }
         let saved = alternate.map(|alternate| {
             let saved_calls = &mut gather.attempts.saved_calls;
             saved_calls.push(alternate, call.method, |bytes| bytes.extend_from_slice(call.payload));
@@ -300,7 +325,7 @@ impl<S> Shard<S> {
         let number = gather.attempts.push(attempt);
         let (tag, budget) = (Tag { gather: key, attempt: number }, gather.budget());
         waiting.hedges.record_call();
-        waiting.counts.credits.call(usize::from(leaf.0));
+        waiting.counts.credits.call(usize::from(leaf.0), need == CallNeed::Needed);
         let CallEntry { method, payload, .. } = *call;
         let request = Request { method, payload, priority: Priority::HIGHEST, random: random.draw() };
         // Calls of other requests may end, too: a full queue ends its oldest call.
@@ -438,11 +463,11 @@ impl<S> Shard<S> {
                 }
                 // Outstanding replies count as missing; later ends of these calls find no request.
                 (DeadlineKind::Final, Some(gather)) => {
-                    let waited = now.since(gather.started_at);
-                    gather
-                        .attempts
-                        .awaited_leaves()
-                        .for_each(|LeafId(leaf)| self.waits.record_timeout(usize::from(leaf), waited));
+                    let started_at = gather.started_at;
+                    for LeafId(leaf) in gather.attempts.awaited_leaves() {
+                        self.waits.record_timeout(usize::from(leaf), now.since(started_at));
+                        self.requests.counts.credits.record_stall(usize::from(leaf), started_at, now);
+                    }
                     self.requests.finish(key);
                 }
                 (_, None) => {}
@@ -484,6 +509,10 @@ impl<S> Shard<S> {
                 // Late replies count, too, unless their calls were cancelled.
                 if let Event::Completed { round_trip, .. } = event {
                     waits.record_response(leaf, round_trip);
+                    if round_trip > waits.stall_timeout() {
+                        let now = clock.now();
+                        waiting.counts.credits.record_stall(leaf, Time(now.0.saturating_sub(round_trip.0)), now);
+                    }
                 }
                 waiting.take(&event);
             });

@@ -7,7 +7,7 @@ use crate::client::{Event, RequestStage};
 use crate::tier::gather::Gather;
 use crate::tier::gather::attempt::Attempt;
 use crate::tier::server::FanoutCounters;
-use crate::tier::service::LeafId;
+use crate::tier::service::{LeafError, LeafId};
 use crate::tier::slab::{Key, Slab};
 use crate::wire::{RejectCode, RequestId};
 use leeward_core::hedging::HedgingPolicy;
@@ -83,7 +83,7 @@ impl<S> WaitingRequests<S> {
     /// Ends the call of a rejected attempt without a result.
     pub(super) fn fail_attempt(&mut self, tag: Tag, attempt: &Attempt) {
         if let Some(gather) = self.gathers.get_mut(tag.gather) {
-            gather.fail_call(attempt.place as usize);
+            gather.fail_call(attempt.place as usize, LeafError::Invalid);
             self.finish_if_enough(tag.gather);
         }
     }

@@ -37,14 +37,18 @@ impl<S> ParkedRequests<S> {
 }
 
 impl<S> Shard<S> {
-    /// Reserves a credit at each reachable leaf that a request needs.
+    /// Reserves a credit at each reachable leaf that a request needs. A slow leaf that the request
+    /// can do without holds it back no more than an unreachable one.
     ///
     /// Returns whether the request has all of them; otherwise it has none.
     pub(in crate::tier) fn reserve(&mut self, gather: &mut Gather<S>) -> bool {
         let now = self.clock.now();
+        let mut spare = if self.requests.counts.credits.has_slow(now) { gather.spare_leaves } else { 0 };
         for index in 0..gather.required_leaves.len() {
-            match self.reserve_one(gather.required_leaves[index], now) {
+            let leaf = gather.required_leaves[index];
+            match self.reserve_one(leaf, now) {
                 Ok(made) => gather.reserved.extend(made),
+                Err(()) if spare > 0 && self.is_slow(leaf) => spare -= 1,
                 Err(()) => {
                     self.release(gather);
                     return false;
