@@ -32,7 +32,7 @@ use crate::terminal;
 /// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines.
 ///
 /// With --service all tiers of that service are started on this machine, a process each, under
-/// Breakwater, and are shown under the same demands.
+/// `auto`, and are shown under the same demands.
 ///
 /// With --proxy a small service that is not Leeward's is started (Python, else Go), and the same
 /// demands meet it without and with `leeward proxy` in front. Plain lines only.
@@ -71,9 +71,9 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "DATA")]
     pub(crate) data: Option<String>,
     /// With --service: controller of all tiers
-    #[arg(long, value_name = "CONTROLLER", default_value = "breakwater")]
+    #[arg(long, value_name = "CONTROLLER", default_value = "auto")]
     pub(crate) admission: String,
-    /// With --service: the objective
+    /// With --service: the objective; leaves have half of it
     #[arg(long, value_name = "SPAN", default_value = "20ms")]
     pub(crate) slo: String,
     /// Draws arrivals and service times

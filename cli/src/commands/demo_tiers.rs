@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use leeward_catalogue::Catalogue;
+use leeward_core::units::Nanos;
 use leeward_rpc::statistics::Statistics;
 use leeward_services::arguments::Argument;
 use leeward_services::definition::ServiceDefinition;
@@ -118,7 +119,7 @@ fn accepts(case: &dyn ServiceDefinition, argument: &Argument) -> bool {
 pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
     let pair = ServicePair::find(service, args.data.as_ref())?;
     admission::parse_span("--duration", &args.duration)?;
-    admission::parse_span("--slo", &args.slo)?;
+    let slo = admission::parse_span("--slo", &args.slo)?;
     output_files::check_folder(&args.out)?;
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     hangup::stop_on_hangup(&interrupt);
@@ -126,7 +127,7 @@ pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
     if !live {
         print_line(&format!("starting {} leaves and a mid-tier of {service} on this machine ...", args.leaves));
     }
-    let mut run = DemoRun::launch(args, &pair, live, interrupt)?;
+    let mut run = DemoRun::launch(args, &pair, (live, slo), interrupt)?;
     let phases_run = run.run_phases(args, &pair);
     run.shut_down();
     let (capacity, phases_run) = phases_run?;
@@ -134,7 +135,7 @@ pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
     let slo = &args.slo;
     let text = format!(
         "{service} under {}: a mid-tier and {} leaves on this machine, beside their clients. In closed loop it answered {capacity:.0} \
-         requests per second; demand is a multiple of that. A good answer is whole, and comes within {slo}.",
+         requests per second; demand is a multiple of that. A good answer is whole, and comes within {slo}. Leaves have half of that.",
         args.admission, args.leaves
     );
     let report = serde_json::json!({
@@ -189,7 +190,12 @@ struct ServerMonitor {
 
 impl DemoRun {
     /// Starts the servers.
-    fn launch(args: &DemoArgs, pair: &ServicePair, live: bool, interrupt: Interrupt) -> Result<DemoRun, Failure> {
+    fn launch(
+        args: &DemoArgs,
+        pair: &ServicePair,
+        (live, slo): (bool, Nanos),
+        interrupt: Interrupt,
+    ) -> Result<DemoRun, Failure> {
         let screen = live.then(terminal::take).and_then(Result::ok);
         let mut run = DemoRun {
             interrupt,
@@ -204,7 +210,7 @@ impl DemoRun {
             service: pair.service.name(),
             placement: CpuPlacement::detect(),
         };
-        match run.start(args, pair) {
+        match run.start(args, pair, slo) {
             Ok(()) => Ok(run),
             Err(failure) => {
                 run.shut_down();
@@ -213,24 +219,26 @@ impl DemoRun {
         }
     }
 
-    fn start(&mut self, args: &DemoArgs, pair: &ServicePair) -> Result<(), Failure> {
+    fn start(&mut self, args: &DemoArgs, pair: &ServicePair, slo: Nanos) -> Result<(), Failure> {
         self.draw()?;
-        let common = ["--admission", &args.admission, "--slo", &args.slo].map(String::from);
-        let flags = |case: &dyn ServiceDefinition, more: &[String]| {
-            [&["--service".to_string(), case.name().into()], &common[..], &pair.with_data(case), more].concat()
+        let flags = |case: &dyn ServiceDefinition, slo: Nanos, more: &[String]| {
+            let own = ["--service", case.name(), "--admission", &args.admission, "--slo", &slo.to_string()];
+            [&own.map(String::from)[..], &pair.with_data(case), more].concat()
         };
+        // A leaf may not spend the whole objective: its caller's work and queue need the rest.
+        let leaf_slo = Nanos((slo.0 / 2).max(1));
         for leaf in 1..=args.leaves {
             let shard = [format!("--{}", SHARD.name), format!("{leaf}/{}", args.leaves)];
             let shard = if accepts(pair.leaf, &SHARD) { &shard[..] } else { &[] };
             let more = [shard, &self.placement.server_flags(Some(leaf))].concat();
-            self.servers.push(ServerProcess::start(&flags(pair.leaf, &more))?);
+            self.servers.push(ServerProcess::start(&flags(pair.leaf, leaf_slo, &more))?);
         }
         let interrupt = self.interrupt.clone();
         self.servers.iter_mut().try_for_each(|server| server.wait(&interrupt))?;
         let leaves: Vec<&str> = self.servers.iter().map(|server| server.address.as_str()).collect();
         let more = ["--leaves", &leaves.join(","), "--leaf-admission", &args.admission].map(String::from);
         let more = [&more[..], &self.placement.server_flags(None)].concat();
-        let mut middle = ServerProcess::start(&flags(pair.service, &more))?;
+        let mut middle = ServerProcess::start(&flags(pair.service, slo, &more))?;
         middle.wait(&interrupt)?;
         self.servers.insert(0, middle);
         for server in &self.servers {

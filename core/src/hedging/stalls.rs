@@ -62,32 +62,37 @@ impl Stalls {
 /// assert_eq!(leaves.slow_at(now), [false, false, true, false]);
 /// ```
 #[derive(Clone, Debug)]
-pub struct SlowLeaves(Vec<Stalls>);
+pub struct SlowLeaves {
+    stalls: Vec<Stalls>,
+    /// Memory for [`SlowLeaves::slow_at`], so that requests allocate nothing.
+    sorted: Vec<u64>,
+    slow: Vec<bool>,
+}
 
 impl SlowLeaves {
     /// Creates the state of `leaves` leaves, none of which has stalled.
     pub fn new(leaves: usize) -> Self {
-        SlowLeaves(vec![Stalls::default(); leaves])
+        SlowLeaves { stalls: vec![Stalls::default(); leaves], sorted: vec![0; leaves], slow: vec![false; leaves] }
     }
 
     /// Records that a caller of a leaf waited too long, from `from` to `to`.
     pub fn record_stall(&mut self, leaf: usize, from: Time, to: Time) {
-        if let Some(stalls) = self.0.get_mut(leaf) {
+        if let Some(stalls) = self.stalls.get_mut(leaf) {
             stalls.record(from, to);
         }
     }
 
     /// Whether each leaf is slow: it stalls for a quarter of the time, and for twice as long as the
     /// typical leaf.
-    pub fn slow_at(&self, now: Time) -> Vec<bool> {
-        let stalled: Vec<u64> = self.0.iter().map(|stalls| stalls.at(now)).collect();
+    pub fn slow_at(&mut self, now: Time) -> &[bool] {
+        let stalled = self.stalls.iter().map(|stalls| stalls.at(now));
+        self.sorted.iter_mut().zip(stalled.clone()).for_each(|(kept, stalled)| *kept = stalled);
+        self.sorted.sort_unstable();
         // The faster of two: a slow leaf among two is not typical. A leaf alone is.
-        let middle = stalled.len().saturating_sub(1) / 2;
-        let mut sorted = stalled.clone();
-        sorted.sort_unstable();
-        let typical = sorted.get(middle).copied().unwrap_or(0);
+        let typical = self.sorted.get(self.sorted.len().saturating_sub(1) / 2).copied().unwrap_or(0);
         let least = (SATURATED.0 / SLOW_DIVISOR).max(typical * SLOW_FACTOR);
-        stalled.into_iter().map(|stalled| stalled >= least).collect()
+        self.slow.iter_mut().zip(stalled).for_each(|(is_slow, stalled)| *is_slow = stalled >= least);
+        &self.slow
     }
 }
 
@@ -101,7 +106,7 @@ mod tests {
         Time::ZERO + MS(ms)
     }
 
-    fn slow(leaves: &SlowLeaves, now: Time) -> Vec<usize> {
+    fn slow(leaves: &mut SlowLeaves, now: Time) -> Vec<usize> {
         leaves.slow_at(now).iter().enumerate().filter(|(_, is_slow)| **is_slow).map(|(leaf, _)| leaf).collect()
     }
 
@@ -111,13 +116,13 @@ mod tests {
         let mut detected = None;
         for period in 0..40 {
             leaves.record_stall(1, at(50 * period), at(50 * period + 45));
-            if detected.is_none() && !slow(&leaves, at(50 * period + 45)).is_empty() {
+            if detected.is_none() && !slow(&mut leaves, at(50 * period + 45)).is_empty() {
                 detected = Some(period);
             }
         }
         assert!(detected.is_some_and(|period| (3..10).contains(&period)), "{detected:?}");
-        assert_eq!((slow(&leaves, at(2_000)), slow(&leaves, at(2_500))), (vec![1], vec![1]));
-        assert_eq!(slow(&leaves, at(3_500)), [], "it has answered for a second and a half");
+        assert_eq!((slow(&mut leaves, at(2_000)), slow(&mut leaves, at(2_500))), (vec![1], vec![1]));
+        assert_eq!(slow(&mut leaves, at(3_500)), [], "it has answered for a second and a half");
     }
 
     #[test]
@@ -127,7 +132,7 @@ mod tests {
             let began = at(pause * 500);
             // All calls in flight see the same pause.
             (0..30).for_each(|call| leaves.record_stall(0, began + MS(call), began + MS(50)));
-            assert_eq!(slow(&leaves, began + MS(50)), [], "pause {pause}");
+            assert_eq!(slow(&mut leaves, began + MS(50)), [], "pause {pause}");
         }
     }
 
@@ -137,14 +142,14 @@ mod tests {
         for period in 0..40 {
             (0..4).for_each(|leaf| leaves.record_stall(leaf, at(50 * period), at(50 * period + 40)));
         }
-        assert_eq!(slow(&leaves, at(2_000)), []);
+        assert_eq!(slow(&mut leaves, at(2_000)), []);
         // Of two leaves, the faster one is typical. One leaf alone can't be slow beside others.
         let mut two = SlowLeaves::new(2);
         two.record_stall(1, at(0), at(1_000));
-        assert_eq!(slow(&two, at(1_000)), [1]);
+        assert_eq!(slow(&mut two, at(1_000)), [1]);
         let mut one = SlowLeaves::new(1);
         one.record_stall(0, at(0), at(1_000));
-        assert_eq!(slow(&one, at(1_000)), []);
+        assert_eq!(slow(&mut one, at(1_000)), []);
     }
 
     #[test]
@@ -153,7 +158,7 @@ mod tests {
         leaves.record_stall(7, at(0), Time(u64::MAX));
         leaves.record_stall(0, at(5), at(1));
         leaves.record_stall(0, at(0), Time(u64::MAX));
-        assert_eq!((slow(&leaves, Time(u64::MAX)), slow(&leaves, at(0))), (vec![0], vec![0]));
+        assert_eq!((slow(&mut leaves, Time(u64::MAX)), slow(&mut leaves, at(0))), (vec![0], vec![0]));
         assert!(SlowLeaves::new(0).slow_at(at(1)).is_empty());
     }
 }

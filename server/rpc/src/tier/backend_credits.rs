@@ -14,8 +14,8 @@ use std::sync::{Mutex, PoisonError};
 const RATE_INTERVAL: u64 = 32;
 /// Weight of the newest rate in the moving average.
 const WEIGHT: f64 = 0.25;
-/// Interval between two checks of slow leaves for their recovery.
-const RECOVERY_INTERVAL: Nanos = Nanos::from_millis(10);
+/// Least interval between two judgements of leaves.
+const JUDGEMENT_INTERVAL: Nanos = Nanos::from_millis(1);
 
 /// Credits at all leaves.
 ///
@@ -30,8 +30,8 @@ pub(super) struct BackendCredits {
     stalls: Mutex<SlowLeaves>,
     /// Number of slow leaves.
     slow_leaves: AtomicU64,
-    /// Time of the last check of slow leaves, in nanoseconds.
-    checked_at: AtomicU64,
+    /// Time of the last judgement, in nanoseconds.
+    judged_at: AtomicU64,
 }
 
 /// Credits at one leaf.
@@ -99,7 +99,7 @@ impl BackendCredits {
             rates: Mutex::default(),
             stalls: Mutex::new(SlowLeaves::new(leaves)),
             slow_leaves: AtomicU64::new(0),
-            checked_at: AtomicU64::new(0),
+            judged_at: AtomicU64::new(0),
         }
     }
 
@@ -122,7 +122,7 @@ impl BackendCredits {
     pub(super) fn record_stall(&self, leaf: usize, from: Time, to: Time) {
         let mut stalls = self.stalls.lock().unwrap_or_else(PoisonError::into_inner);
         stalls.record_stall(leaf, from, to);
-        self.update_slow(&stalls, to);
+        self.judge(&mut stalls, to);
     }
 
     /// Whether any leaf is slow at `now`.
@@ -130,21 +130,29 @@ impl BackendCredits {
         if self.slow_leaves.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        if now.since(Time(self.checked_at.load(Ordering::Relaxed))) >= RECOVERY_INTERVAL {
-            self.update_slow(&self.stalls.lock().unwrap_or_else(PoisonError::into_inner), now);
+        if self.is_judgement_due(now) {
+            self.judge(&mut self.stalls.lock().unwrap_or_else(PoisonError::into_inner), now);
         }
-        true
+        self.slow_leaves.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether a leaf is slow, as of the last check.
+    /// Whether a leaf is slow, as of the last judgement.
     pub(super) fn is_slow(&self, leaf: usize) -> bool {
         self.leaves.get(leaf).is_some_and(|leaf| leaf.is_slow.load(Ordering::Relaxed))
     }
 
-    fn update_slow(&self, stalls: &SlowLeaves, now: Time) {
-        self.checked_at.store(now.0, Ordering::Relaxed);
+    fn is_judgement_due(&self, now: Time) -> bool {
+        now.since(Time(self.judged_at.load(Ordering::Relaxed))) >= JUDGEMENT_INTERVAL
+    }
+
+    /// Updates which leaves are slow, if a judgement is due.
+    fn judge(&self, stalls: &mut SlowLeaves, now: Time) {
+        if !self.is_judgement_due(now) {
+            return;
+        }
+        self.judged_at.store(now.0, Ordering::Relaxed);
         let mut count = 0;
-        for (leaf, is_slow) in self.leaves.iter().zip(stalls.slow_at(now)) {
+        for (leaf, is_slow) in self.leaves.iter().zip(stalls.slow_at(now).iter().copied()) {
             count += u64::from(is_slow);
             if leaf.is_slow.swap(is_slow, Ordering::Relaxed) != is_slow {
                 self.has_changed.store(true, Ordering::Release);
@@ -286,7 +294,6 @@ mod tests {
         assert!(credits.has_slow(now) && credits.is_slow(1) && !credits.is_slow(0));
         assert!((limit(&credits) - 10.0).abs() < 0.2, "every second request needs it");
         let later = now + Nanos::from_secs(5);
-        assert!(credits.has_slow(later), "until it is checked");
         assert!(!credits.has_slow(later) && !credits.is_slow(1));
         assert!((limit(&credits) - 5.0).abs() < 0.1, "it has recovered");
     }

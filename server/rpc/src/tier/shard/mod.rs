@@ -464,9 +464,14 @@ impl<S> Shard<S> {
                 // Outstanding replies count as missing; later ends of these calls find no request.
                 (DeadlineKind::Final, Some(gather)) => {
                     let started_at = gather.started_at;
-                    for LeafId(leaf) in gather.attempts.awaited_leaves() {
-                        self.waits.record_timeout(usize::from(leaf), now.since(started_at));
-                        self.requests.counts.credits.record_stall(usize::from(leaf), started_at, now);
+                    let waited = now.since(started_at);
+                    // A request may wait briefly by the service's choice: the leaf is not at fault.
+                    let is_long = waited >= self.waits.optional_timeout(Nanos::ZERO);
+                    for leaf in gather.attempts.awaited_leaves().map(|LeafId(leaf)| usize::from(leaf)) {
+                        self.waits.record_timeout(leaf, waited);
+                        if is_long {
+                            self.requests.counts.credits.record_stall(leaf, started_at, now);
+                        }
                     }
                     self.requests.finish(key);
                 }
