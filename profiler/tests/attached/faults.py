@@ -1,6 +1,7 @@
 """The planted faults: what a slow request is, and the answer that is right.
 
-The answers were written before any was seen. Does not start anything.
+The answers were written before any was seen; what the services were found to do has made some
+stricter since, and two more exact (nginx/upstream, memcached/metadump). Does not start anything.
 """
 import dataclasses
 import threading
@@ -14,11 +15,14 @@ EVAL = "local t = 0 for i = 1, 1000000 do t = t + i % 7 end return t"
 
 @dataclasses.dataclass(frozen=True)
 class Fault:
-    """`plant` asks one slow request on a connection. `before` makes it slow, untimed."""
+    """`plant` asks one slow request on a connection. `before` makes it slow, untimed.
+
+    `culprit` is a pattern of the right answer, or texts of which the right function's code uses one.
+    """
     service: str
     name: str
     plant: typing.Callable
-    culprit: str
+    culprit: str | tuple
     before: typing.Callable = lambda service, connection: None
 
     @property
@@ -84,43 +88,50 @@ def get_pages(_service, connection):
     connection.ask(b"get " + b" ".join(b"page:%d" % number for number in range(10)) + b"\r\n", b"\r\nEND\r\n")
 
 
-# In memcached, which is stripped, the right function is found in its code: `code.py`.
+# Nothing of the service runs meanwhile: it waits where it waits for work, until someone else acts.
+NOTHING_RUNS = r"waiting for an event, no thread worked on it"
+
+# A right answer is the function of the service that does the work or enters the wait, not one that
+# dispatches all requests, and no address of a program that has names nearby. In memcached, which is
+# stripped, the right function is found by a text that its code uses: `code_search.py`. One that is
+# told by its path: the C library's function that it calls may be named.
 FAULTS = [
     Fault("redis", "eval", lambda service, connection: connection.ask("EVAL", EVAL, 0),
-          r"^(evalCommand|evalGenericCommand\w*|scriptCall|luaCallFunction|lua\w+|redis-(server|check-rdb)\+0x.*)$"),
+          r"^(evalCommand|evalGenericCommand\w*|scriptCall|luaCallFunction|lua_p?call\w*)$"),
     Fault("redis", "keys", lambda service, connection: connection.ask("KEYS", "*99?9*"),
           r"^(keysCommand|stringmatch\w*|dict\w+)$"),
     Fault("redis", "sort", lambda service, connection: connection.ask("SORT", "list", "LIMIT", 0, 5),
-          r"^(sortCommand\w*|pqsort|qsort\w*|sortCompare|strtod\w*|.*strtold?_l.*)$"),
+          r"^(sortCommand\w*|pqsort|sortCompare)$"),
     Fault("nginx", "gzip", lambda service, connection: connection.ask("/reports/all.txt"),
-          r"^(deflate\w*|libz\.so.*|ngx_http_gzip\w*|ngx_http_(static|copy|output|write)\w*|ngx_http_output_filter)$"),
+          r"^(deflate\w*|ngx_http_gzip\w*)$"),
     Fault("nginx", "regex", lambda service, connection: connection.ask("/users/" + "a" * 18 + "/index.html"),
-          r"^(pcre2?_\w+|libpcre.*|ngx_regex\w*|ngx_http_regex\w*|ngx_http_core_find_(config|location)\w*)$"),
-    Fault("nginx", "upstream", lambda service, connection: connection.ask("/price"),
-          r"(?i)(upstream|wait|idle|epoll|not worked on|nobody|no thread)"),
+          r"^(pcre2?_\w+|ngx_regex\w*|ngx_http_regex\w*)$"),
+    # It waits for its backend in the event loop in which it waits for clients.
+    Fault("nginx", "upstream", lambda service, connection: connection.ask("/price"), rf"^{NOTHING_RUNS}$"),
     Fault("postgres", "scan",
           lambda service, connection: connection.ask("SELECT count(*) FROM goods WHERE name LIKE '%fff%fff%'"),
-          r"^(ExecScan|standard_ExecutorRun|ExecutorRun|ExecSeqScan|heap_getnext\w*|heapgettup\w*|textlike|\w*like\w*|"
-          r"ExecInterpExpr\w*|PortalRun\w*|advance_agg\w*|ExecAgg|postgres\+0x.*)$"),
+          r"^(ExecScan|ExecSeqScan|heap_getnext\w*|textlike|ExecInterpExpr\w*)$"),
     Fault("postgres", "sleep", lambda service, connection: connection.ask("SELECT pg_sleep(0.015)"),
-          r"^(pg_sleep|WaitLatch|WaitEventSetWait\w*|epoll_wait.*)$"),
+          r"^(pg_sleep|WaitLatch)$"),
     Fault("postgres", "lock", update_row,
           r"^(ProcSleep|WaitOnLock|LockAcquire\w*|XactLockTableWait|heap_update|heap_lock_tuple|heapam_tuple_update|"
-          r"table_tuple_update|WaitLatch|WaitEventSetWait\w*|ExecModifyTable|ExecUpdate\w*)$", before=hold_row),
+          r"table_tuple_update|WaitLatch)$", before=hold_row),
     Fault("memcached", "cachedump",
           lambda service, connection: connection.ask(f"stats cachedump {service.slab} 0\r\n".encode()),
-          "code:ITEM %s [%d b; %llu s]"),
+          ("ITEM %s [%d b; %llu s]",)),
+    # A background thread dumps, and sleeps after every thousand items: most of the time passes there.
     Fault("memcached", "metadump", lambda service, connection: connection.ask(b"lru_crawler metadump all\r\n"),
-          "code:key=%s exp=%ld la=%llu cas=%llu fetch=%s cls=%u size=%lu"),
-    Fault("memcached", "multiget", get_pages, r"^(__)?(libc_)?sendmsg.*$|^write.*$"),
-    Fault("go", "cpu", lambda service, connection: connection.ask("/report"),
-          r"^(main\.(report|buildReport).*|sort\.\w+.*|encoding/json\..*)$"),
+          ("key=%s exp=%ld la=%llu cas=%llu fetch=%s cls=%u size=%lu", "Starting LRU crawler")),
+    # The socket holds less than the answer: it sends, and waits until the client has read.
+    Fault("memcached", "multiget", get_pages, rf"^((__)?(libc_)?sendmsg|{NOTHING_RUNS})$"),
+    Fault("go", "cpu", lambda service, connection: connection.ask("/report"), r"^main\.(report|buildReport)(\.func\d+)?$"),
     Fault("go-stripped", "cpu", lambda service, connection: connection.ask("/report"),
-          r"^(main\.(report|buildReport).*|sort\.\w+.*|encoding/json\..*)$"),
+          r"^main\.(report|buildReport)(\.func\d+)?$"),
+    # Which goroutine holds it, or where others wait for it.
     Fault("go", "mutex", lambda service, connection: connection.ask("/account"),
-          r"^(main\.(account|closeBooks|buildReport).*|sync\.\(\*(RW)?Mutex\).*|internal/sync\..*|.*[sS]emacquire.*)$",
+          r"^(main\.(account|closeBooks|buildReport)(\.func\d+)?|sync\.\(\*Mutex\)\.\w+|internal/sync\.\(\*Mutex\)\.\w+)$",
           before=close_books),
     Fault("node", "cpu", lambda service, connection: connection.ask("/report"), r"^buildReport$"),
     Fault("go", "downstream", lambda service, connection: connection.ask("/price"),
-          r"(?i)(main\.price|net/http\.\(\*(Client|Transport|persistConn)\)|wait|idle|no thread|not worked on)"),
+          rf"^(main\.price|net/http\.\(\*(Client|Transport|persistConn)\)\.\w+|{NOTHING_RUNS})$"),
 ]

@@ -57,9 +57,8 @@ def matched(planted, reported):
 def is_right(fault, service, culprit, path):
     """Whether the named culprit is the planted one. In a stripped program its path may be: the
     function's callers can't be told from its code."""
-    if fault.culprit.startswith("code:"):
-        needle = fault.culprit[len("code:"):]
-        return any(code_search.is_in(name, service.program, needle) for name in [culprit, *path])
+    if isinstance(fault.culprit, tuple):
+        return any(code_search.is_in(name, service.program, text) for name in [culprit, *path] for text in fault.culprit)
     return bool(re.search(fault.culprit, culprit))
 
 

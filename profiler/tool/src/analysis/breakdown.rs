@@ -35,6 +35,8 @@ pub enum Cause {
     },
     /// Off the CPU although it could run.
     Descheduled,
+    /// The thread waited where it waits for work: it did nothing for the request.
+    Idle,
     /// In a queue, with no thread working on it; or a future that awaits something, or is ready.
     Queued {
         /// The queue of the event; see [`Queue`](crate::format::queue::Queue).
@@ -75,6 +77,7 @@ impl Cause {
                 format!("off the CPU, blocked in {}", symbols.location(function, time).function())
             }
             Cause::Descheduled => "off the CPU, though it could run".into(),
+            Cause::Idle => "waiting for an event, no thread worked on it".into(),
             Cause::Queued { queue } => symbols.queue(queue, time),
         }
     }
@@ -112,8 +115,13 @@ pub struct Breakdown {
 /// Number of waits of one request that are examined individually.
 const WAITS: usize = 1000;
 
-/// Breaks down the time of a request by the activities of its threads.
-pub fn break_down(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Interval>) -> Breakdown {
+/// Breaks down the time of a request by the activities of its threads. `is_idle` tells stacks in
+/// which a thread waits for work.
+pub fn break_down(
+    request: &Request,
+    is_idle: impl Fn(&[Activity]) -> bool,
+    between: impl Fn(u32, u64, u64) -> Vec<Interval>,
+) -> Breakdown {
     let mut breakdown = Breakdown::default();
     for work in &request.work {
         let mut intervals = between(work.thread, work.start, work.end);
@@ -126,7 +134,8 @@ pub fn break_down(request: &Request, between: impl Fn(u32, u64, u64) -> Vec<Inte
             }
         }
         walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
-            breakdown.causes.add(Cause::from_stack(stack), to - from);
+            let cause = if is_idle(stack) { Cause::Idle } else { Cause::from_stack(stack) };
+            breakdown.causes.add(cause, to - from);
         });
     }
     for (queue, from, to) in &request.queued {

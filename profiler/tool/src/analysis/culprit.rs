@@ -1,15 +1,18 @@
 //! The function behind the difference between slow requests and others, its calls included.
 //!
-//! This is not the leaf in which the time is spent, but the function that the others do not call,
-//! with its path.
+//! Where all calls are recorded, this is not the leaf in which the time is spent, but the function
+//! that the others do not call, with its path. Samples don't tell what others call: there it is the
+//! innermost function of the program that still contains the difference.
 
 use std::collections::HashMap;
 
 use serde::Serialize;
 
 use super::activity::Activity;
+use super::breakdown::Cause;
 use super::findings::Group;
 use super::names::wraps;
+use super::responsible::{PathCall, responsible};
 use crate::hash::Map;
 use crate::span::{format_nanos, percent};
 use crate::symbols::Symbols;
@@ -51,6 +54,8 @@ struct Node {
     depth: usize,
     nanos: u64,
     time: u64,
+    /// Threads wait for work in it, too.
+    calls_wait: bool,
 }
 
 /// Tree of the calls in the slow requests, with their times.
@@ -65,7 +70,7 @@ const NONE: usize = usize::MAX;
 
 impl Tree {
     /// Adds time with this stack, the outermost call first.
-    pub(super) fn add(&mut self, stack: &[Activity], nanos: u64, time: u64) {
+    pub(super) fn add(&mut self, stack: &[Activity], nanos: u64, time: u64, calls_wait: impl Fn(u64) -> bool) {
         let (mut at, mut depth) = (NONE, 0);
         for activity in stack {
             let Activity::Call { function, .. } = *activity else { continue };
@@ -77,7 +82,8 @@ impl Tree {
                 Some(index) => *index,
                 None if self.nodes.len() >= NODES => break,
                 None => {
-                    self.nodes.push(Node { function, parent: at, depth, nanos: 0, time });
+                    let calls_wait = calls_wait(function);
+                    self.nodes.push(Node { function, parent: at, depth, nanos: 0, time, calls_wait });
                     self.indices.insert((at, function), self.nodes.len() - 1);
                     self.nodes.len() - 1
                 }
@@ -103,17 +109,20 @@ impl Tree {
         heaviest
     }
 
-    fn path(&self, symbols: &mut Symbols, place: usize) -> Vec<String> {
-        let mut path = Vec::new();
-        let mut at = place;
-        while at != NONE {
-            path.push(at);
-            at = self.nodes[at].parent;
-        }
+    /// Returns the nodes from the outermost call down to this one.
+    fn ancestors(&self, place: usize) -> Vec<usize> {
+        let mut path: Vec<usize> =
+            std::iter::successors(Some(place), |at| Some(self.nodes[*at].parent).filter(|parent| *parent != NONE))
+                .collect();
         path.reverse();
+        path
+    }
+
+    fn path(&self, symbols: &mut Symbols, place: usize) -> Vec<String> {
+        let mut path = self.ancestors(place);
         let path_to = path.len();
         let least = self.nodes[place].nanos / 2;
-        at = place;
+        let mut at = place;
         for _ in 0..TAIL_LEN {
             let below = self.nodes.iter().enumerate().filter(|(_, node)| node.parent == at);
             let Some((next, _)) = below.max_by_key(|(_, node)| node.nanos).filter(|(_, node)| node.nanos > least)
@@ -131,7 +140,9 @@ impl Tree {
                     .get(index + 1)
                     .is_some_and(|next| self.passes_on(path[index], *next) && wraps(&names[index], &names[index + 1]))
         };
-        let shown = names.iter().enumerate().filter(|(index, _)| !is_wrapper(*index));
+        // What leads to any request says nothing about these.
+        let common = path[..path_to - 1].iter().take_while(|at| self.nodes[**at].calls_wait).count();
+        let shown = names.iter().enumerate().skip(common).filter(|(index, _)| !is_wrapper(*index));
         shown.map(|(_, name)| name.clone()).collect()
     }
 
@@ -142,6 +153,19 @@ impl Tree {
     /// Returns whether nearly all the time of a node is spent in one node below it.
     fn passes_on(&self, index: usize, below: usize) -> bool {
         self.nodes[below].parent == index && self.nodes[below].nanos / 95 >= self.nodes[index].nanos / 100
+    }
+
+    /// Returns the node to name on the path to the one that contains the difference. `is_apart`
+    /// tells functions that ordinary requests hardly call.
+    fn responsible(&self, symbols: &mut Symbols, place: usize, is_apart: impl Fn(&str) -> bool) -> usize {
+        let path = self.ancestors(place);
+        let mut call = |at: &usize| {
+            let Node { function, time, calls_wait, .. } = self.nodes[*at];
+            let location = symbols.location(function, time);
+            PathCall::new(&location, calls_wait, is_apart(&location.function()))
+        };
+        let calls: Vec<PathCall> = path.iter().map(&mut call).collect();
+        path.get(responsible(&calls)).copied().unwrap_or(place)
     }
 
     /// Returns the node below all wrappers that begin at `place`.
@@ -161,8 +185,8 @@ impl Tree {
 
 /// Finds the function that explains most of the difference and that the others call least.
 ///
-/// Among equals it is the one that calls the others. `None` if no function explains a good part of
-/// the difference.
+/// Among equals it is the one that calls the others; of sampled calls the innermost. `None` if no
+/// function explains a good part of the difference, or nothing of the program ran in most of it.
 pub(super) fn culprit(
     symbols: &mut Symbols,
     slow: &Group,
@@ -175,8 +199,8 @@ pub(super) fn culprit(
     /// Difference of the shares of calling requests from which a function belongs to the slow ones,
     /// in per cent.
     const APART: f64 = 20.0;
-    /// Sampled requests from which their functions are compared.
-    const SEEN: u64 = 5;
+    /// Share of the greatest difference that the innermost function still contains.
+    const CONTAINED: f64 = 0.8;
     let difference = slow.mean().saturating_sub(rest.mean()) as f64;
     if difference <= 0.0 {
         return None;
@@ -203,26 +227,44 @@ pub(super) fn culprit(
             all.push((*depth, Culprit { function, slow, rest, explains, in_slow, in_rest, path, text }));
         }
     }
-    // Samples of too few of the others tell nothing about which functions those call.
-    let is_comparable = !sampled || rest.with_calls >= SEEN;
     let score = |one: &Culprit| {
         let excess = one.in_slow - one.in_rest;
         if excess >= APART { one.explains.min(100.0) * excess } else { 0.0 }
     };
     let best = all.iter().map(|(_, one)| score(one)).fold(0.0, f64::max);
-    let most = all.iter().map(|(_, one)| one.explains).fold(0.0, f64::max);
-    let (_, mut chosen) = if best > 0.0 && is_comparable {
-        all.into_iter()
+    // Several functions may have the same name, such as `(anonymous)`.
+    let most = all.iter().map(|(_, one)| one.explains.min(100.0)).fold(0.0, f64::max);
+    // A sample falls into few of the short requests: their calls are not known.
+    let (_, mut chosen) = if best > 0.0 && !sampled {
+        all.iter()
             .filter(|(_, one)| score(one) >= 0.95 * best)
             .min_by(|a, b| (a.0, &a.1.function).cmp(&(b.0, &b.1.function)))?
+            .clone()
     } else {
         // All requests call the same functions: the innermost that still contains the difference.
-        all.into_iter()
-            .filter(|(_, one)| one.explains >= 0.8 * most)
+        all.iter()
+            .filter(|(_, one)| one.explains >= CONTAINED * most)
             .max_by(|a, b| (a.0, &b.1.function).cmp(&(b.0, &a.1.function)))?
+            .clone()
     };
-    let place = tree.unwrapped(symbols, heaviest[&chosen.function].1);
-    chosen.function = tree.name(symbols, place);
+    let mut place = heaviest[&chosen.function].1;
+    if sampled {
+        let is_apart = |function: &str| {
+            let found = all.iter().find(|(_, one)| one.function == function);
+            found.is_some_and(|(_, one)| one.in_rest < one.in_slow / 10.0)
+        };
+        place = tree.responsible(symbols, place, is_apart);
+        let name = tree.name(symbols, place);
+        chosen = all.into_iter().map(|(_, one)| one).find(|one| one.function == name)?;
+        if slow.mean_of(Cause::Idle).saturating_sub(rest.mean_of(Cause::Idle)) as f64 * 100.0 / difference
+            > chosen.explains
+        {
+            return None;
+        }
+    } else {
+        place = tree.unwrapped(symbols, place);
+        chosen.function = tree.name(symbols, place);
+    }
     chosen.path = tree.path(symbols, place);
     chosen.text = describe(&chosen, sampled);
     Some(chosen)

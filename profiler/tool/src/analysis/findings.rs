@@ -164,6 +164,11 @@ impl Group {
         }
     }
 
+    /// Returns the mean time of a cause per request.
+    pub(super) fn mean_of(&self, cause: Cause) -> u64 {
+        self.causes.get(&cause).map_or(0, |sum| sum.nanos / self.requests.max(1))
+    }
+
     pub(super) fn mean(&self) -> u64 {
         (self.latency / u128::from(self.requests.max(1))) as u64
     }

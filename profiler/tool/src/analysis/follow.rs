@@ -8,13 +8,15 @@ use std::collections::VecDeque;
 use super::activity::{Activity, Interval, walk_stacks};
 use super::breakdown::{self, Breakdown};
 use super::clock_gaps::ClockGaps;
+use super::idle_stacks::IdleStacks;
 use super::locks::{Hold, Holds};
 use super::requests::Request;
 use super::select::{Selection, Selector};
 use super::sums::Sums;
 use crate::format::event::OffCpu;
+use crate::format::meta::Engine;
 use crate::format::{Event, EventKind};
-use crate::hash::Map;
+use crate::hash::{Map, Set};
 use crate::symbols::Symbols;
 use crate::trace::Trace;
 
@@ -22,6 +24,8 @@ use crate::trace::Trace;
 const GRACE: u64 = 50_000;
 /// Limit of remembered intervals in all: 40 MB.
 const MOST: usize = 1 << 20;
+/// Greatest time in ns from a thread's wait for work to the request's begin.
+const WAKE_UP: u64 = 1_000_000;
 /// Limit of remembered blocked spans per thread.
 const BLOCKED_MAX: usize = 64;
 /// Limit of remembered threads.
@@ -137,9 +141,46 @@ pub struct TraceHistory {
     /// Intervals that were recorded before this time may be discarded.
     forgotten: u64,
     clock_gaps: ClockGaps,
+    /// Stacks in which threads wait for work, where the trace has the stacks of switches.
+    idle: Option<IdleStacks>,
 }
 
 impl TraceHistory {
+    /// Creates an empty history of a trace.
+    fn new(trace: &Trace) -> TraceHistory {
+        let is_sampled = trace.header().engine == Engine::Samples;
+        TraceHistory {
+            clock_gaps: ClockGaps::from_trace(trace),
+            idle: is_sampled.then(IdleStacks::default),
+            ..TraceHistory::default()
+        }
+    }
+
+    /// Learns where the request's thread waited for it.
+    fn learn_idle(&mut self, request: &Request) {
+        let (Some(idle), Some(work)) = (&mut self.idle, request.work.first()) else { return };
+        let Some(history) = self.threads.get(&work.thread) else { return };
+        let mut earlier = history.blocked.iter().rev().skip_while(|(_, end)| *end > work.start);
+        let Some((from, to)) = earlier.next().copied().filter(|(_, end)| end + WAKE_UP >= work.start) else { return };
+        let mut intervals = history.between(from, to);
+        let mut waited: Vec<Activity> = Vec::new();
+        walk_stacks(&mut intervals, from, to, |stack, _, _| {
+            if stack.last() == Some(&Activity::Off(OffCpu::Blocked)) {
+                waited = stack.to_vec();
+            }
+        });
+        idle.learn(&waited);
+    }
+
+    fn is_idle(&self, stack: &[Activity]) -> bool {
+        self.idle.as_ref().is_some_and(|idle| idle.contains(stack))
+    }
+
+    /// Returns whether threads wait for work in the function, or in one that it calls.
+    pub(super) fn calls_wait(&self, function: u64) -> bool {
+        self.idle.as_ref().is_some_and(|idle| idle.calls_wait(function))
+    }
+
     fn take(&mut self, event: &Event) {
         match event.kind {
             EventKind::Held { lock, site, hold, .. } => {
@@ -195,23 +236,49 @@ impl TraceHistory {
 
     /// Breaks down a request's time.
     pub fn breakdown(&self, request: &Request) -> Breakdown {
-        let mut breakdown = breakdown::break_down(request, |thread, from, to| self.between(thread, from, to));
+        let between = |thread, from, to| self.between(thread, from, to);
+        let mut breakdown = breakdown::break_down(request, |stack| self.is_idle(stack), between);
         breakdown.incomplete = request.truncated || (self.forgotten > 0 && request.start < self.forgotten);
         breakdown
     }
 
     /// Reports each piece of a request's time with its thread's stack, the outermost activity
     /// first.
+    ///
+    /// Where the stacks of switches are known, the time in which a thread waited for work or for a
+    /// CPU is left out: no function of the program is the reason.
     pub fn stacks(&self, request: &Request, mut visit: impl FnMut(&[Activity], u64, u64)) {
+        let is_waiting = |stack: &[Activity]| {
+            self.idle.is_some() && (stack.last() == Some(&Activity::Off(OffCpu::Runnable)) || self.is_idle(stack))
+        };
         for work in &request.work {
             let mut intervals = self.between(work.thread, work.start, work.end);
-            walk_stacks(&mut intervals, work.start, work.end, &mut visit);
+            walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
+                if !is_waiting(stack) {
+                    visit(stack, from, to);
+                }
+            });
         }
     }
 
     /// Returns the nanoseconds of a request in each function, its calls included.
     pub fn inclusive(&self, request: &Request) -> Sums<u64> {
-        breakdown::inclusive(request, |thread, from, to| self.between(thread, from, to))
+        if self.idle.is_none() {
+            return breakdown::inclusive(request, |thread, from, to| self.between(thread, from, to));
+        }
+        let (mut sums, mut seen) = (Sums::default(), Set::default());
+        self.stacks(request, |stack, from, to| {
+            seen.clear();
+            for activity in stack {
+                // Recursion counts once.
+                if let Activity::Call { function, .. } = *activity
+                    && seen.insert(function)
+                {
+                    sums.add(function, to - from);
+                }
+            }
+        });
+        sums
     }
 }
 
@@ -226,8 +293,7 @@ pub struct Follower {
 impl Follower {
     /// Creates a follower that looks for these requests.
     pub fn new(trace: &Trace, selection: &Selection) -> Follower {
-        let memory = TraceHistory { clock_gaps: ClockGaps::from_trace(trace), ..TraceHistory::default() };
-        Follower { selector: Selector::new(selection), history: memory, ended: VecDeque::new() }
+        Follower { selector: Selector::new(selection), history: TraceHistory::new(trace), ended: VecDeque::new() }
     }
 
     /// Adds the next event in the order of time; reports requests that ended a moment ago.
@@ -239,6 +305,7 @@ impl Follower {
     ) {
         while self.ended.front().is_some_and(|(due, _)| *due <= event.time) || self.ended.len() >= MOST / 8 {
             let Some((_, request)) = self.ended.pop_front() else { break };
+            self.history.learn_idle(&request);
             done(&request, &self.history, symbols);
         }
         self.history.take(event);
@@ -249,6 +316,7 @@ impl Follower {
     /// Reports the remaining requests; returns the number of requests without an end.
     pub fn finish(mut self, symbols: &mut Symbols, mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols)) -> u64 {
         for (_, request) in std::mem::take(&mut self.ended) {
+            self.history.learn_idle(&request);
             done(&request, &self.history, symbols);
         }
         self.selector.unfinished()

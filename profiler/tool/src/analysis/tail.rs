@@ -151,7 +151,10 @@ impl Comparison {
         self.slow.incomplete += u64::from(breakdown.incomplete);
         self.workers.add(request, history);
         let tree = &mut self.tree;
-        history.stacks(request, |stack, from, to| tree.add(stack, (to - from).saturating_mul(weight), request.end));
+        history.stacks(request, |stack, from, to| {
+            let nanos = (to - from).saturating_mul(weight);
+            tree.add(stack, nanos, request.end, |function| history.calls_wait(function));
+        });
         for wait in &breakdown.waits {
             let cause = group_key(Cause::Wait { object: wait.object, site: wait.site, lock: wait.lock });
             if self.blames.len() < CAUSES || self.blames.contains_key(&cause) {

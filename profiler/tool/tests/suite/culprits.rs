@@ -6,6 +6,7 @@ use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::tail::{by_label, tail};
 use leeward_profile::format::EventKind;
 use leeward_profile::format::event::{Extent, OffCpu};
+use leeward_profile::format::meta::Engine;
 use leeward_profile::format::write::TraceWriter;
 use leeward_profile::stats;
 use leeward_profile::trace::ignore_progress;
@@ -87,6 +88,57 @@ fn with_equal_calls_the_culprit_is_the_innermost_function() {
     let culprit = tail_of(folder.path()).culprit.unwrap();
     assert_eq!(culprit.function, format!("{PARSE:#x}"), "{culprit:?}");
     assert_eq!(culprit.path, [HANDLE, WRITE, PARSE].map(|function| format!("{function:#x}")));
+}
+
+/// A trace of samples: an event loop waits in `PARSE`, called by `HANDLE`, before each request. Each
+/// 50th request calls `SNAPSHOT`, which calls `WRITE`, and then waits for `waits` ns in the loop.
+fn sampled(waits: u64) -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = setup();
+    config.header.engine = Engine::Samples;
+    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
+    let wait = |writer: &mut TraceWriter, from: u64, to: u64| {
+        writer.event(WORKER, from, switched_out(OffCpu::Blocked)).unwrap();
+        writer.event(WORKER, to, EventKind::SwitchedIn { cpu: 0 }).unwrap();
+        writer.event(WORKER, to, call(PARSE, to - from)).unwrap();
+    };
+    for id in 1..=1000_u64 {
+        let start = id * 1_000_000;
+        wait(&mut writer, start - 400_000, start - 1_000);
+        writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+        let mut end = start + 10_000;
+        if id % 50 == 0 {
+            writer.event(WORKER, start + 201_000, call(WRITE, 200_000)).unwrap();
+            writer.event(WORKER, start + 202_000, call(SNAPSHOT, 201_500)).unwrap();
+            end = start + 210_000 + waits;
+            wait(&mut writer, start + 205_000, end - 4_000);
+        }
+        writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
+        writer.event(WORKER, end + 1_000, call(HANDLE, end + 1_000 - (start - 450_000))).unwrap();
+    }
+    writer.finish(2_000_000_000).unwrap();
+    folder
+}
+
+#[test]
+fn of_sampled_calls_the_innermost_that_contains_the_difference_is_named() {
+    let folder = sampled(100);
+    let culprit = tail_of(folder.path()).culprit.unwrap();
+    assert_eq!(culprit.function, format!("{WRITE:#x}"), "{culprit:?}");
+    // `HANDLE` leads to every request.
+    assert_eq!(culprit.path, [SNAPSHOT, WRITE].map(|function| format!("{function:#x}")));
+    assert!(culprit.explains > 90.0, "{culprit:?}");
+}
+
+#[test]
+fn a_request_that_waits_where_its_thread_waits_for_work_is_nobodys() {
+    let folder = sampled(300_000);
+    let tail = tail_of(folder.path());
+    assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
+    let first = &tail.findings[0];
+    assert_eq!(first.cause, "waiting for an event, no thread worked on it");
+    assert!(first.explains > 50.0 && first.in_rest == 0.0, "{first:?}");
+    assert_eq!(tail.findings[1].cause, format!("in {WRITE:#x}"));
 }
 
 #[test]

@@ -1,0 +1,101 @@
+//! Stacks in which threads wait for work, learnt from the wait right before each request.
+//!
+//! A thread that waits there during a request does nothing for it: the request awaits something
+//! else. Only stacks of switches are exact enough. Does not contain names of event loops.
+
+use std::hash::{Hash, Hasher};
+
+use rustc_hash::FxHasher;
+
+use super::activity::Activity;
+use crate::format::event::OffCpu;
+use crate::hash::{Map, Set};
+
+/// Limit of distinguished stacks.
+const STACKS: usize = 1 << 12;
+/// One of so many waits before requests must have the stack: a thread may have waited for something
+/// else by chance.
+const LEAST_SHARE: u64 = 20;
+
+/// Stacks of the waits before requests.
+#[derive(Clone, Debug, Default)]
+pub(super) struct IdleStacks {
+    counts: Map<u64, u64>,
+    total: u64,
+    functions: Set<u64>,
+}
+
+impl IdleStacks {
+    /// Learns the stack of a wait right before a request.
+    pub(super) fn learn(&mut self, stack: &[Activity]) {
+        let Some(key) = key(stack) else { return };
+        if self.counts.len() >= STACKS && !self.counts.contains_key(&key) {
+            return;
+        }
+        self.total += 1;
+        *self.counts.entry(key).or_default() += 1;
+        if self.is_frequent(key) {
+            self.functions.extend(stack.iter().filter_map(function));
+        }
+    }
+
+    /// Returns whether a thread with this stack waits for work.
+    pub(super) fn contains(&self, stack: &[Activity]) -> bool {
+        key(stack).is_some_and(|key| self.is_frequent(key))
+    }
+
+    /// Returns whether the function, or one that it calls, waits for work.
+    pub(super) fn calls_wait(&self, function: u64) -> bool {
+        self.functions.contains(&function)
+    }
+
+    fn is_frequent(&self, key: u64) -> bool {
+        self.counts.get(&key).is_some_and(|count| count * LEAST_SHARE >= self.total)
+    }
+}
+
+fn function(activity: &Activity) -> Option<u64> {
+    match activity {
+        Activity::Call { function, .. } => Some(*function),
+        _ => None,
+    }
+}
+
+/// Returns a key of the functions of a blocked stack; `None` for another stack.
+fn key(stack: &[Activity]) -> Option<u64> {
+    let (Activity::Off(OffCpu::Blocked), calls) = stack.split_last()? else { return None };
+    let mut hasher = FxHasher::default();
+    let mut functions = calls.iter().filter_map(function).peekable();
+    functions.peek()?;
+    functions.for_each(|function| function.hash(&mut hasher));
+    Some(hasher.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blocked(functions: &[u64]) -> Vec<Activity> {
+        let calls = functions.iter().map(|function| Activity::Call { function: *function, caller: 0 });
+        calls.chain([Activity::Off(OffCpu::Blocked)]).collect()
+    }
+
+    #[test]
+    fn the_usual_stack_before_requests_is_idle() {
+        let mut idle = IdleStacks::default();
+        assert!(!idle.contains(&blocked(&[1, 2])));
+        (0..100).for_each(|_| idle.learn(&blocked(&[1, 2])));
+        idle.learn(&blocked(&[1, 3]));
+        assert!(idle.contains(&blocked(&[1, 2])) && !idle.contains(&blocked(&[1, 3])));
+        assert!(!idle.contains(&blocked(&[1, 4, 2])), "the same wait in another call");
+        assert!(idle.calls_wait(1) && idle.calls_wait(2) && !idle.calls_wait(3));
+    }
+
+    #[test]
+    fn a_wait_without_calls_and_a_running_thread_are_not_idle() {
+        let mut idle = IdleStacks::default();
+        idle.learn(&blocked(&[]));
+        idle.learn(&[Activity::Call { function: 1, caller: 0 }, Activity::Off(OffCpu::Runnable)]);
+        assert!(!idle.contains(&blocked(&[])) && !idle.calls_wait(1));
+    }
+}
