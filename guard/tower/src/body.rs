@@ -49,9 +49,9 @@ impl<B: Body> GuardedBody<B> {
     }
 
     /// A body that ends its request with this outcome.
-    pub(crate) fn with_permit(inner: B, permit: Permit, outcome: Outcome) -> Self {
+    pub(crate) fn with_permit(inner: B, permit: Option<Permit>, outcome: Outcome) -> Self {
         let mut body = GuardedBody::unguarded(inner);
-        (body.permit, body.outcome) = (Some(permit), outcome);
+        (body.permit, body.outcome) = (permit, outcome);
         body
     }
 

@@ -14,7 +14,7 @@ use crate::status;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
-use leeward_core::units::Nanos;
+use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Gate, Outcome, Permit};
 use leeward_runtime::clock;
 use pin_project_lite::pin_project;
@@ -50,8 +50,35 @@ pub(crate) struct AdmittedRequest {
     /// Route name used by the client, if the route has no name yet.
     pub(crate) route_name: Option<Box<str>>,
     /// Wait in the gate's queue; present until the request has begun and no longer occupies a
-    /// worker.
-    pub(crate) queue_wait: Option<QueueWait>,
+    /// worker. Boxed: most gates have no queue, and each request is moved several times.
+    pub(crate) queue_wait: Option<Box<QueueWait>>,
+}
+
+impl AdmittedRequest {
+    /// Records that the answer's head is complete at this reading of the process's clock; returns
+    /// the outcome of the request if the body follows whole.
+    fn record_answer<R>(&mut self, response: &Response<R>, reading: Time) -> Outcome {
+        let AdmittedRequest { permit, scope, cpu_time, route_name, .. } = self;
+        if let Some(name) = route_name.take() {
+            if status::is_unknown(response) { permit.clear_route() } else { permit.name_route(&name) }
+        }
+        permit.record_cpu_time(Duration::from_nanos(cpu_time.0));
+        permit.record_queue_time(scope.queue_time(permit));
+        if let Some(rejected) = scope.downstream_rejected() {
+            // A handler that found another answer has not wasted its work.
+            permit.record_downstream(rejected && !status::is_success(response));
+        }
+        // Most responses are complete here, so one clock reading serves for both times.
+        permit.record_answer_start(permit.gate().time_at(reading));
+        if scope.is_lock_rejected() && !status::is_success(response) {
+            // The handler's lock rejected it, and the handler found no other answer.
+            Outcome::Rejected
+        } else if status::is_failure(response) {
+            Outcome::Failed
+        } else {
+            Outcome::Completed
+        }
+    }
 }
 
 impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
@@ -159,44 +186,17 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
                 // The service's error is no response; dropping the permit abandons the request.
                 let mut response = ready!(polled)?;
                 headers::write_load(reporter, response.headers_mut());
-                let Some(AdmittedRequest {
-                    permit: mut admission,
-                    scope,
-                    cpu_time: spent,
-                    route_name: client_name,
-                    ..
-                }) = admitted.take()
-                else {
-                    unreachable!("looked at above")
-                };
-                if let Some(name) = client_name {
-                    if status::is_unknown(&response) { admission.clear_route() } else { admission.name_route(&name) }
-                }
-                admission.record_cpu_time(Duration::from_nanos(spent.0));
-                admission.record_queue_time(scope.queue_time(&admission));
-                if let Some(rejected) = scope.downstream_rejected() {
-                    // A handler that found another answer has not wasted its work.
-                    admission.record_downstream(rejected && !status::is_success(&response));
-                }
-                // Most responses are complete here, so one clock reading serves for both times.
-                let now = admission.gate().time_at(now);
-                admission.record_answer_start(now);
-                let outcome = if scope.is_lock_rejected() && !status::is_success(&response) {
-                    // The handler's lock rejected it, and the handler found no other answer.
-                    Outcome::Rejected
-                } else if status::is_failure(&response) {
-                    Outcome::Failed
-                } else {
-                    Outcome::Completed
-                };
+                let outcome = request.record_answer(&response, now);
                 let is_whole =
                     *until == EndOfRequest::Headers || response.body().is_end_stream() || is_endless(&response);
-                Poll::Ready(Ok(if outcome == Outcome::Rejected || is_whole {
-                    admission.finish_at(now, outcome);
-                    response.map(GuardedBody::unguarded)
-                } else {
-                    response.map(|body| GuardedBody::with_permit(body, admission, outcome))
-                }))
+                if outcome == Outcome::Rejected || is_whole {
+                    // Ended where it lies: moving it costs as much as a lock.
+                    let now = request.permit.gate().time_at(now);
+                    request.permit.end_at(now, outcome);
+                    return Poll::Ready(Ok(response.map(GuardedBody::unguarded)));
+                }
+                let permit = admitted.take().map(|request| request.permit);
+                Poll::Ready(Ok(response.map(|body| GuardedBody::with_permit(body, permit, outcome))))
             }
         }
     }
@@ -218,6 +218,9 @@ where
         let this = self.project();
         let response = ready!(this.profiled.poll(context, |context| this.state.poll_response(context)));
         let profiled = std::mem::take(this.profiled);
+        if !profiled.is_reported() {
+            return Poll::Ready(response);
+        }
         Poll::Ready(response.map(|response| {
             let is_over = response.body().is_end_stream() || is_endless(&response);
             if is_over { response } else { response.map(|body| body.with_profiled(profiled)) }

@@ -61,6 +61,8 @@ pub struct RequestHeaders {
     pub attempt: u8,
     /// Malformed headers.
     pub malformed: u32,
+    /// Whether the request is a gRPC call.
+    pub(crate) is_grpc: bool,
 }
 
 /// Reads the relevant headers in one pass; a look-up by name would hash every name.
@@ -72,6 +74,7 @@ pub fn read(headers: &HeaderMap) -> RequestHeaders {
         let bytes = name.as_str().as_bytes();
         // The first byte excludes most other names.
         match bytes.first() {
+            Some(b'c') if bytes == b"content-type" => parsed.is_grpc |= is_grpc(value),
             Some(b'g') if bytes == b"grpc-timeout" => parsed.time(grpc_timeout(value)),
             Some(b'g') if bytes == b"grpc-previous-rpc-attempts" => parsed.parse_attempts(value, 0),
             Some(b'l') if bytes == b"leeward" => parsed.parse_leeward(value.as_bytes()),
@@ -162,9 +165,25 @@ pub enum Grpc {
     },
 }
 
+/// The first value of a header, found by a scan: a look-up would hash the name, which takes longer
+/// than comparing the few names of a response.
+pub(crate) fn first<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a HeaderValue> {
+    headers.iter().find_map(|(found, value)| (found.as_str() == name).then_some(value))
+}
+
+/// Whether a content type is one of gRPC or gRPC-Web.
+fn is_grpc(kind: &HeaderValue) -> bool {
+    // The common types of other requests end here.
+    kind.as_bytes().get(12..16).is_some_and(|name| name.eq_ignore_ascii_case(b"grpc")) && form(kind).is_some()
+}
+
 /// Form of the gRPC call with these headers; `None`: the request is no gRPC call.
 pub fn grpc(headers: &HeaderMap) -> Option<Grpc> {
-    let kind = headers.get(CONTENT_TYPE)?;
+    form(headers.get(CONTENT_TYPE)?)
+}
+
+/// Form of the gRPC call with this content type.
+fn form(kind: &HeaderValue) -> Option<Grpc> {
     let (name, rest) = media_type(kind).split_at_checked(b"application/grpc".len())?;
     // `+proto`, `+json` and others name the encoding of messages; a rejection has no message.
     let form = rest.split(|byte| *byte == b'+').next().unwrap_or_default();
@@ -183,7 +202,9 @@ pub fn grpc(headers: &HeaderMap) -> Option<Grpc> {
 
 /// Whether the content is a stream of server-sent events.
 pub fn is_event_stream(headers: &HeaderMap) -> bool {
-    headers.get(CONTENT_TYPE).is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(b"text/event-stream"))
+    const KIND: &[u8] = b"text/event-stream";
+    let is_long = |kind: &&HeaderValue| kind.len() >= KIND.len();
+    first(headers, "content-type").filter(is_long).is_some_and(|kind| media_type(kind).eq_ignore_ascii_case(KIND))
 }
 
 /// The content type without its parameters.

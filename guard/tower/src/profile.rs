@@ -31,11 +31,20 @@ impl ProfiledRequest {
         ProfiledRequest {}
     }
 
+    /// Whether something records the request.
+    #[inline(always)]
+    pub(crate) fn is_reported(&self) -> bool {
+        #[cfg(feature = "profile")]
+        return self.polls.is_reported();
+        #[cfg(not(feature = "profile"))]
+        false
+    }
+
     /// Names the kind of the request.
     #[inline(always)]
     pub(crate) fn label<'a>(&self, label: impl FnOnce() -> &'a str) {
         #[cfg(feature = "profile")]
-        if self.polls.is_reported() {
+        if self.is_reported() {
             self.polls.label(label());
         }
         #[cfg(not(feature = "profile"))]

@@ -17,7 +17,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body::Body;
 use leeward_core::units::{Nanos, Time};
-use leeward_gate::{Gate, NAME_MAX, RequestInfo};
+use leeward_gate::{Gate, NAME_MAX, Rejection, RequestInfo};
 use leeward_runtime::clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -57,8 +57,9 @@ impl<S> GuardedService<S> {
         &self.shared.gate
     }
 
-    /// Collects the knowledge of a request; `None`: the request bypasses the gate.
-    fn request_info(&self, request: &Parts, reading: Time) -> Option<RequestInfo> {
+    /// Collects the knowledge of a request, and the name of its route; `None`: the request bypasses
+    /// the gate.
+    fn request_info<'a>(&self, request: &'a Parts, reading: Time) -> Option<(RequestInfo, Option<RouteName<'a>>)> {
         let path = request.uri.path();
         if path.starts_with("/grpc.health.v1.Health/") || is_preflight(request) {
             return None;
@@ -67,7 +68,8 @@ impl<S> GuardedService<S> {
         if parsed.malformed > 0 {
             (0..parsed.malformed).for_each(|_| self.shared.gate.record_malformed());
         }
-        let route = route(request);
+        let name = route_name(request, parsed.is_grpc);
+        let route = name.as_ref().map(RouteName::number);
         // Requests that probably ask the same downstream services: those of one route, or with the
         // same first part of the path.
         let group = route.unwrap_or_else(|| path_group(path));
@@ -86,7 +88,7 @@ impl<S> GuardedService<S> {
             None => self.shared.probe.measure(&self.shared.gate),
         }
         if self.shared.settings.is_plain() {
-            return Some(info);
+            return Some((info, name));
         }
         // The application's functions may panic; the request is then served with the header data
         // alone.
@@ -96,10 +98,30 @@ impl<S> GuardedService<S> {
             }
             Some(self.shared.settings.describe.as_ref().map_or(info, |describe| describe(request, info)))
         }));
-        described.unwrap_or_else(|_| {
+        let described = described.unwrap_or_else(|_| {
             self.shared.gate.record_malformed();
             Some(info)
-        })
+        });
+        described.map(|info| (info, name))
+    }
+}
+
+impl<S: Clone> GuardedService<S> {
+    /// The future of a rejected request.
+    fn reject<F, R: Body<Data: 'static>, B: Body>(
+        &mut self,
+        rejection: &Rejection,
+        parts: Parts,
+        body: B,
+        mut profiled: ProfiledRequest,
+    ) -> ResponseFuture<F, R, B> {
+        release_ready(&mut self.inner);
+        let grpc = headers::grpc(&parts.headers);
+        let mut response = rejection::response(rejection, grpc.as_ref());
+        headers::write_load(&self.shared.reporter(), response.headers_mut());
+        profiled.label(|| "(rejected)");
+        profiled.pause();
+        ResponseFuture::rejected(response, UnreadBody::of(&parts, body), profiled)
     }
 }
 
@@ -146,14 +168,20 @@ impl<'a> RouteName<'a> {
             RouteName::Method(name) => name,
         }
     }
+
+    /// Number of the route.
+    fn number(&self) -> u8 {
+        hash(self.text().as_bytes()) as u8
+    }
 }
 
-fn route_name(request: &Parts) -> Option<RouteName<'_>> {
+/// Name of a request's route; `is_grpc`: its headers are those of a gRPC call.
+fn route_name(request: &Parts, is_grpc: bool) -> Option<RouteName<'_>> {
     #[cfg(feature = "axum")]
     if let Some(path) = request.extensions.get::<::axum::extract::MatchedPath>() {
         return Some(RouteName::Pattern(path.as_str()));
     }
-    headers::grpc(&request.headers).map(|_| RouteName::Method(request.uri.path()))
+    is_grpc.then(|| RouteName::Method(request.uri.path()))
 }
 
 /// Kind of a request for the profiler: its route, or its HTTP method. A method that the client
@@ -170,7 +198,7 @@ fn label(request: &Parts) -> &str {
         Method::PATCH,
         Method::TRACE,
     ];
-    match route_name(request) {
+    match route_name(request, headers::grpc(&request.headers).is_some()) {
         Some(route) => route.text(),
         None if METHODS.contains(&request.method) => request.method.as_str(),
         None => "other",
@@ -180,11 +208,6 @@ fn label(request: &Parts) -> &str {
 /// Number of all requests without a known route.
 const UNNAMED: u8 = 0;
 
-/// Number of a request's route; `None` if no route is known.
-fn route(request: &Parts) -> Option<u8> {
-    Some(hash(route_name(request)?.text().as_bytes()) as u8)
-}
-
 /// Number shared by all paths with the same first part.
 fn path_group(path: &str) -> u8 {
     let path = path.trim_start_matches('/');
@@ -193,12 +216,13 @@ fn path_group(path: &str) -> u8 {
 
 /// Names a route that has no name yet. A client's name is returned instead; it counts once the
 /// service has answered.
-fn name(request: &Parts, info: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
+fn name(route: Option<RouteName<'_>>, info: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
+    let route = route?;
     // The application may have set another route number.
-    if gate.is_named(info.route) || info.route != route(request).unwrap_or(UNNAMED) {
+    if gate.is_named(info.route) || info.route != route.number() {
         return None;
     }
-    match route_name(request)? {
+    match route {
         #[cfg(feature = "axum")]
         RouteName::Pattern(name) => {
             gate.name_route(info.route, name);
@@ -236,33 +260,28 @@ where
         profiled.label(|| label(&parts));
         let (shared, reading) = (&*self.shared, clock::process());
         let ends_at = shared.settings.ends_at;
-        let Some(info) = self.request_info(&parts, reading) else {
+        let Some((info, route)) = self.request_info(&parts, reading) else {
             let inner = self.inner.call(Request::from_parts(parts, body));
             profiled.pause();
             return ResponseFuture::served(inner, None, ends_at, None, profiled);
         };
-        let client_name = name(&parts, &info, &shared.gate);
+        let client_name = name(route, &info, &shared.gate);
         let now = shared.gate.time_at(reading);
-        let admitted = shared.gate.admit_at(now, &info).and_then(|permit| match permit.enqueue(now) {
-            Ok(waiter) => Ok((permit, waiter)),
-            Err(error) => permit.begin_at(now, Err(error)).map(|permit| (permit, None)),
-        });
-        let (admission, waiter) = match admitted {
-            Ok(admitted) => admitted,
-            Err(rejection) => {
-                release_ready(&mut self.inner);
-                let grpc = headers::grpc(&parts.headers);
-                let mut response = rejection::response(&rejection, grpc.as_ref());
-                headers::write_load(&shared.reporter(), response.headers_mut());
-                profiled.label(|| "(rejected)");
-                profiled.pause();
-                return ResponseFuture::rejected(response, UnreadBody::of(&parts, body), profiled);
-            }
+        let admission = match shared.gate.admit_at(now, &info) {
+            Ok(permit) => permit,
+            Err(rejection) => return self.reject(&rejection, parts, body, profiled),
+        };
+        let (admission, waiter) = match admission.enqueue(now) {
+            Ok(waiter) => (admission, waiter),
+            Err(error) => match admission.begin_at(now, Err(error)) {
+                Ok(permit) => (permit, None),
+                Err(rejection) => return self.reject(&rejection, parts, body, profiled),
+            },
         };
         let mut scope = Scope::new(RequestContext::new(&info, reading), &admission);
         let wait = waiter.map(|waiter| {
             let closes = parts.version < Version::HTTP_2 && !body.is_end_stream();
-            QueueWait::new(waiter, headers::grpc(&parts.headers), closes)
+            Box::new(QueueWait::new(waiter, headers::grpc(&parts.headers), closes))
         });
         // Some services begin their work in `call`.
         let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));

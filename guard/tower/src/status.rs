@@ -1,7 +1,7 @@
 //! Status of a response: a result, a failure of the service, or an unknown route. Does not contain
 //! decisions.
 
-use crate::headers::GRPC_STATUS;
+use crate::headers;
 use http::header::HeaderMap;
 use http::{Response, StatusCode};
 
@@ -11,7 +11,7 @@ const FAILURES: [&str; 6] = ["2", "4", "12", "13", "14", "15"];
 const UNIMPLEMENTED: &str = "12";
 
 fn grpc(headers: &HeaderMap) -> Option<&str> {
-    headers.get(GRPC_STATUS)?.to_str().ok()
+    headers::first(headers, "grpc-status")?.to_str().ok()
 }
 
 /// Whether the response is neither a client error nor a server error.
@@ -38,6 +38,7 @@ pub(crate) fn is_unknown<R>(response: &Response<R>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::headers::GRPC_STATUS;
     use http::HeaderValue;
 
     fn response(status: u16, grpc: Option<&'static str>) -> Response<()> {
