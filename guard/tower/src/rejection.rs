@@ -8,7 +8,7 @@ use crate::headers::{
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
 use http_body::Body;
-use leeward_gate::{DecisionReason, Rejection};
+use leeward_gate::{DecisionId, DecisionReason, Rejection};
 
 const MESSAGE: &str = "refused by admission control";
 
@@ -58,10 +58,23 @@ pub(crate) fn response<R: Body<Data: 'static>>(rejection: &Rejection, grpc: Opti
         headers.insert(ENVOY_OVERLOADED, HeaderValue::from_static("true"));
     }
     headers.insert(REASON, HeaderValue::from_static(rejection.reason.name()));
-    if let Ok(number) = HeaderValue::from_str(&rejection.decision.to_string()) {
-        headers.insert(DECISION, number);
-    }
+    headers.insert(DECISION, decision_number(rejection.decision));
     response
+}
+
+/// The number in hexadecimal digits, as its `Display` writes it but without a formatter.
+fn decision_number(decision: DecisionId) -> HeaderValue {
+    let mut digits = [b'0'; 16];
+    let mut rest = decision.0;
+    let mut from = digits.len() - 1;
+    loop {
+        digits[from] = b"0123456789abcdef"[(rest & 15) as usize];
+        rest >>= 4;
+        if rest == 0 || from == 0 {
+            return HeaderValue::from_bytes(&digits[from..]).unwrap_or(HeaderValue::from_static("0"));
+        }
+        from -= 1;
+    }
 }
 
 /// An exceeded deadline keeps its own status. All other reasons are an exhausted resource, which
@@ -140,6 +153,14 @@ mod tests {
         let digit = |byte: &u8| alphabet.iter().position(|letter| letter == byte).unwrap();
         let group = |four: &[u8]| four.iter().fold(0, |group, byte| group << 6 | digit(byte)) as u32;
         text.chunks(4).flat_map(|four| group(four).to_be_bytes()[1..].to_vec()).collect()
+    }
+
+    #[test]
+    fn a_decision_is_written_as_it_is_displayed() {
+        for number in [0, 1, 15, 16, 0x8f3a, u64::MAX] {
+            let decision = DecisionId(number);
+            assert_eq!(decision_number(decision), decision.to_string().as_str());
+        }
     }
 
     #[test]
