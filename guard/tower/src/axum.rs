@@ -12,6 +12,7 @@ use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
 use axum::serve::IncomingStream;
+use http_body::Body as _;
 use pin_project_lite::pin_project;
 use std::convert::Infallible;
 use std::future::{Future, Ready, ready};
@@ -116,6 +117,15 @@ where
     type Output = Result<Response, Infallible>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.project().inner.poll(context).map_ok(|response| response.map(Body::new))
+        self.project().inner.poll(context).map_ok(|response| response.map(boxed))
+    }
+}
+
+/// The body in axum's type. Only one that holds something of the layer's is boxed once more.
+fn boxed(mut body: GuardedBody<Body>) -> Body {
+    match body.take_unguarded() {
+        Some(body) => body,
+        None if body.is_end_stream() => Body::empty(),
+        None => Body::new(body),
     }
 }

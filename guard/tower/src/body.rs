@@ -61,6 +61,13 @@ impl<B: Body> GuardedBody<B> {
         self
     }
 
+    /// Takes the service's own body, if no request ends with it.
+    #[cfg(feature = "axum")]
+    pub(crate) fn take_unguarded(&mut self) -> Option<B> {
+        let is_guarded = self.permit.is_some() || self.profiled.is_reported();
+        if is_guarded { None } else { self.inner.take() }
+    }
+
     pub(crate) fn rejected() -> Self {
         GuardedBody {
             inner: None,
