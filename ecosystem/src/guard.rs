@@ -61,6 +61,11 @@ pub(crate) enum Guard {
     AccGradient2,
 }
 
+/// A layer that rejects late requests alone.
+fn without_level(layer: Slo) -> Slo {
+    layer.build(|builder| builder.set("level", "off"))
+}
+
 impl Guard {
     /// The limits of tower that a user would try.
     pub(crate) const LIMITS: [(Guard, usize); 9] = [
@@ -91,9 +96,9 @@ impl Guard {
             )
             .tenant(|request| Some(request.headers.get(&TENANT)?.to_str().ok()?.to_owned()));
         match self {
-            Guard::Lateness => Some(layer.lateness_only()),
+            Guard::Lateness => Some(without_level(layer)),
             Guard::Level | Guard::Probe => Some(layer),
-            Guard::LatenessRoom => Some(layer.lateness_only().queue()),
+            Guard::LatenessRoom => Some(without_level(layer).queue()),
             Guard::LevelRoom => Some(layer.queue()),
             Guard::Unweighted => Some(layer.build(|builder| builder.set("costs", "off"))),
             Guard::RefuseAll => Some(layer.describe(|_, arriving: RequestInfo| arriving.with_timeout(Duration::ZERO))),

@@ -1,4 +1,4 @@
-//! Former names of this crate's methods, for programs that use them.
+//! Former names and settings of this crate, for programs that use them.
 
 use crate::client::{Client, RejectionCounts};
 use crate::{EndOfRequest, Slo};
@@ -23,6 +23,14 @@ impl Slo {
     #[deprecated(note = "renamed to `report_load`")]
     pub fn reports_load(self) -> Self {
         self.report_load()
+    }
+
+    /// Former setting without a level, where all answers come near the end of the objective. At
+    /// 50 us of work hardly any was in time, so the level stays on.
+    #[doc(hidden)]
+    #[deprecated(note = "has no effect: the level stays on")]
+    pub fn lateness_only(self) -> Self {
+        self
     }
 }
 
@@ -49,6 +57,8 @@ mod tests {
         let layer = slo(ms(20)).queue().ends_at(EndOfRequest::Headers).report_load().build(|builder| builder.queue(3));
         assert_eq!(format!("{former:?}"), format!("{layer:?}"));
         assert_eq!((former.ends_at, former.reports_load), (layer.ends_at, layer.reports_load));
+
+        assert_eq!(format!("{:?}", slo(ms(20)).lateness_only()), format!("{:?}", slo(ms(20))), "the level stays on");
 
         let former = Arriving::default().with_waited(ms(3)).with_left(ms(5));
         let info = RequestInfo::default().with_age(ms(3)).with_timeout(ms(5));

@@ -131,11 +131,6 @@ impl Slo {
         self.build(|builder| builder.workers(workers))
     }
 
-    /// Rejects only late requests: highest goodput, with latencies near the objective.
-    pub fn lateness_only(self) -> Self {
-        self.build(|builder| builder.set("level", "off"))
-    }
-
     /// Queues admitted requests by class, then by start deadline, while new requests are read.
     /// Default: off.
     ///
