@@ -150,8 +150,8 @@ def navigation(pages):
     guides = [group for group in guides if next(iter(group.values()))]
     rest = [page for page in pages if page not in listed and page not in fixed and (page.startswith("docs/") or "/" not in page) and page.count("/") < 2 and not re.search(r"\.\w+\.md$", page)]
     nav.append({"Guides": [*guides, *([{"More": rest}] if rest else [])]})
-    more = [{"Table of verdicts": "verdicts-table.md"}, {"Gallery": "gallery.md"}, *sorted(results)]
-    if "report.md" in pages:
-        more.insert(0, {"Report": "report.md"})
+    # The index comes first: it is what the tab opens.
+    own = [{"Report": "report.md"}, {"Table of verdicts": "verdicts-table.md"}, {"Gallery": "gallery.md"}]
+    more = ["docs/results/README.md", *own, *sorted(page for page in results if not page.endswith("/README.md"))]
     nav += [{"Results": more}, {"Decisions": decisions}]
     return nav
