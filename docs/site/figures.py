@@ -281,7 +281,8 @@ def counted(text):
             raise SystemExit(f"report: there is no number {match[1]}; accepted: {', '.join(known)}")
         return str(known[match[1]])
 
-    return re.sub(r"\{=([\w-]+)\}", fill, text)
+    # A number and its unit stay on one line.
+    return re.sub(r"(\d) (?=%|ms\b|µs\b|k/s)", "\\1\u00a0", re.sub(r"\{=([\w-]+)\}", fill, text))
 
 
 @cache

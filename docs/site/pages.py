@@ -144,7 +144,7 @@ def navigation(pages):
                 current[1].append(page)
     decisions = sorted((page for page in pages if page.startswith("docs/decisions/")), key=lambda page: (page.rsplit("/", 1)[1] != "README.md", int((re.match(r"\d+", page.rsplit("/", 1)[1]) or ["999"])[0])))
     results = [page for page in pages if page.startswith("docs/results/")]
-    fixed = {"index.md", "gallery.md", "verdicts-table.md", "docs/README.md", "docs/getting-started.md", "docs/glossary.md", *decisions, *results}
+    fixed = {"index.md", "report.md", "gallery.md", "verdicts-table.md", "docs/README.md", "docs/getting-started.md", "docs/glossary.md", *decisions, *results}
     nav = [{"Home": "index.md"}, {"Start": ["docs/getting-started.md", "docs/README.md", "docs/glossary.md"]}]
     guides = [{name: [page for page in pages_of if page not in fixed]} for name, pages_of in groups]
     guides = [group for group in guides if next(iter(group.values()))]
