@@ -69,8 +69,8 @@ def claims_by_paper():
         several = rows.setdefault(paper_of(scenario["source"]), [0] * 4)
         for at, count in enumerate(counts(of_papers(scenario))):
             several[at] += count
-    order = [name for name in ("Breakwater", "Thesis", "Hoover", "µTune", "Poster", "ours") if sum(rows.get(name, []))]
-    rows = [("scenario is ours" if name == "ours" else name, rows[name]) for name in order]
+    order = [name for name in ("Breakwater", "Thesis", "Hoover", "µTune", "Poster", "others") if sum(rows.get(name, []))]
+    rows = [(name, rows[name]) for name in order]
     title = "Claims of the papers, by verdict"
     return Figure(
         "claims-by-paper", title, svg.stacks(title, rows, NAMES), verdicts()["command"], "docs/verdicts.json",

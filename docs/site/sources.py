@@ -69,4 +69,4 @@ def paper_of(source):
     for prefix, name in (("Breakwater", "Breakwater"), ("Cho, thesis", "Thesis"), ("Hoover", "Hoover"), ("µTune", "µTune"), ("Poster", "Poster")):
         if source.startswith(prefix):
             return name
-    return "ours"
+    return "others"
