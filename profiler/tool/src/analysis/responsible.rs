@@ -60,8 +60,8 @@ pub(super) fn responsible(path: &[PathCall]) -> usize {
         return own;
     }
     let around = path[..own].iter().rposition(|call| call.module != path[own].module).map_or(0, |outside| outside + 1);
-    let above = (around..own).rev().take_while(|index| path[*index].is_apart && !path[*index].is_general());
-    let above = above.into_iter().find(|index| path[*index].is_named);
+    let mut above = (around..own).rev().take_while(|index| path[*index].is_apart && !path[*index].is_general());
+    let above = above.find(|index| path[*index].is_named);
     above.or_else(|| (own + 1..path.len()).find(|index| path[*index].is_named)).unwrap_or(own)
 }
 
