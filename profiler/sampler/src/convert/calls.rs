@@ -2,7 +2,8 @@
 //!
 //! Two successive stacks that share their outer part show one call of each function in it. What
 //! differs changed somewhere between them: the middle is taken. At a boundary, such as the end of a
-//! request, every call is cut, because nobody saw what the thread did beyond it.
+//! request, every call is cut, because nobody saw what the thread did beyond it. A thread that waits
+//! twice in the same place has returned from the first wait.
 //!
 //! Does not contain the events of a trace, and does not look up functions.
 
@@ -56,6 +57,10 @@ pub struct ThreadCalls {
     state: CpuState,
     /// First and last boundary since `seen`.
     boundaries: Option<(u64, u64)>,
+    /// Number of outer calls of the last stack that stay when its wait ends.
+    around_wait: usize,
+    /// When the thread returned from the wait of the last stack, if nothing was seen since.
+    returned: Option<u64>,
 }
 
 /// Whether a thread is on a CPU.
@@ -72,7 +77,15 @@ enum CpuState {
 impl ThreadCalls {
     /// A thread that begins, or is first seen, at this time.
     pub fn new(time: u64) -> ThreadCalls {
-        ThreadCalls { open: Vec::new(), seen: time, pieces: Vec::new(), state: CpuState::On(time), boundaries: None }
+        ThreadCalls {
+            open: Vec::new(),
+            seen: time,
+            pieces: Vec::new(),
+            state: CpuState::On(time),
+            boundaries: None,
+            around_wait: 0,
+            returned: None,
+        }
     }
 
     /// Returns whether the thread is off its CPU.
@@ -97,6 +110,12 @@ impl ThreadCalls {
         self.state = CpuState::On(time);
     }
 
+    /// Says how many outer calls of the stack in which the thread waits don't wait themselves; by
+    /// default all but the innermost.
+    pub fn set_around_wait(&mut self, calls: usize) {
+        self.around_wait = calls.min(self.around_wait);
+    }
+
     /// The thread left its CPU. With a stack it stands there until it comes back.
     pub fn switched_out(
         &mut self,
@@ -109,7 +128,14 @@ impl ThreadCalls {
         let time = time.max(self.seen);
         match (stack, preempted) {
             (Some(stack), _) => {
-                self.observe(time, stack, interval, report);
+                let again = self.returned.filter(|_| !preempted && self.stands(stack));
+                if let Some(returned) = again {
+                    self.wait_again(returned, time, stack, report);
+                } else {
+                    self.observe(time, stack, interval, report);
+                }
+                // Who lost the CPU comes back to the same call.
+                self.around_wait = stack.len().saturating_sub(usize::from(!preempted));
                 self.state = CpuState::Standing;
             }
             // A function does not end by losing its CPU.
@@ -133,6 +159,7 @@ impl ThreadCalls {
                 self.seen = time;
                 self.pieces.clear();
                 self.boundaries = None;
+                self.returned = (self.around_wait < self.open.len()).then_some(time);
             }
             // It was away before, and nobody told.
             CpuState::On(_) | CpuState::Away => {}
@@ -163,9 +190,27 @@ impl ThreadCalls {
         *self = ThreadCalls::new(time);
     }
 
+    /// Returns whether this is the last stack, and no boundary came since.
+    fn stands(&self, stack: &[Frame]) -> bool {
+        self.boundaries.is_none() && self.open.iter().map(|open| &open.frame).eq(stack)
+    }
+
+    /// The thread waits in the same place as last time: the calls in which it waits are new.
+    fn wait_again(&mut self, returned: u64, time: u64, stack: &[Frame], report: &mut dyn FnMut(Call)) {
+        self.close(self.around_wait, returned, false, report);
+        for (index, frame) in stack.iter().enumerate().skip(self.open.len()) {
+            let caller = index.checked_sub(1).map_or(0, |outer| stack[outer].address);
+            self.open.push(OpenCall { frame: *frame, caller, start: time });
+        }
+        self.seen = time;
+        self.pieces.clear();
+        self.returned = None;
+    }
+
     /// Continues calls that the last stack and this one share, ends the others and begins new ones.
     fn observe(&mut self, time: u64, stack: &[Frame], interval: u64, report: &mut dyn FnMut(Call)) {
         self.pause(time);
+        self.returned = None;
         let total = self.cpu();
         let is_gap = total > interval.saturating_mul(GAP);
         let (mut until, mut from) = if is_gap {
@@ -212,6 +257,7 @@ impl ThreadCalls {
     fn forget(&mut self, time: u64, interval: u64, report: &mut dyn FnMut(Call)) {
         let until = self.holds_until(time, interval);
         self.close(0, until, false, report);
+        self.returned = None;
         self.seen = time;
         self.pieces.clear();
         self.boundaries = None;

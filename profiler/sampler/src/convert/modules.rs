@@ -163,6 +163,15 @@ impl Modules {
         function
     }
 
+    /// Returns whether a module contains both addresses.
+    pub fn is_shared(&self, address: u64, other: u64) -> bool {
+        let index = |address: u64| {
+            let mapped = self.mapped.range(..=address).next_back().filter(|(_, (end, _))| address < *end);
+            mapped.map(|(_, (_, index))| *index)
+        };
+        index(address).is_some_and(|of_address| index(other) == Some(of_address))
+    }
+
     /// Returns the module that another mapping of the same file, at the same distance from it, is a
     /// part of.
     fn known(&self, mapping: &Mapping, path: &str) -> Option<usize> {

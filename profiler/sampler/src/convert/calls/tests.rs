@@ -54,6 +54,36 @@ fn a_stack_at_a_switch_stands_until_the_thread_returns() {
 }
 
 #[test]
+fn a_thread_that_waits_again_in_the_same_place_returned_meanwhile() {
+    let (mut thread, mut calls) = (ThreadCalls::new(0), Vec::new());
+    let report = &mut |call| calls.push(call);
+    let waiting = stack(&[1, 2, 3, 4]);
+    thread.switched_out(1000, false, Some(&waiting), INTERVAL, report);
+    thread.set_around_wait(2);
+    thread.switched_in(5000);
+    thread.switched_out(5400, false, Some(&waiting), INTERVAL, report);
+    thread.switched_in(9000);
+    // Here it was seen on its CPU: the wait may have been a part of the call.
+    thread.sample(9100, &waiting, INTERVAL, report);
+    thread.switched_out(9200, false, Some(&waiting), INTERVAL, report);
+    thread.end(9500, INTERVAL, false, report);
+    let expected = [(4, 500, 5000), (3, 500, 5000), (4, 5400, 9500), (3, 5400, 9500), (2, 500, 9500), (1, 500, 9500)];
+    assert_eq!(plain(&calls), expected);
+}
+
+#[test]
+fn a_thread_that_loses_its_cpu_twice_is_in_the_same_call() {
+    let (mut thread, mut calls) = (ThreadCalls::new(0), Vec::new());
+    let report = &mut |call| calls.push(call);
+    for turn in 1..=2 {
+        thread.switched_out(turn * 1000, true, Some(&stack(&[1, 2])), INTERVAL, report);
+        thread.switched_in(turn * 1000 + 500);
+    }
+    thread.end(2600, INTERVAL, false, report);
+    assert_eq!(plain(&calls), [(2, 500, 2600), (1, 500, 2600)]);
+}
+
+#[test]
 fn a_thread_that_blocks_unseen_leaves_no_calls_meanwhile() {
     let (mut thread, mut calls) = (ThreadCalls::new(0), Vec::new());
     let report = &mut |call| calls.push(call);

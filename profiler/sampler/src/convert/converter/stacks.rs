@@ -42,11 +42,17 @@ impl Converter {
     ) -> io::Result<()> {
         let has_stack = stack.is_some_and(|stack| self.set_stack(stack));
         let interval = self.interval;
-        let Converter { threads, stack, writer, .. } = self;
+        let Converter { threads, stack, writer, modules, .. } = self;
         let Some(state) = threads.get_mut(&tid) else { return Ok(()) };
         let number = state.thread.number;
-        let stack = has_stack.then_some(&stack[..]);
-        reporting(writer, number, |report| state.calls.switched_out(time, preempted, stack, interval, report))?;
+        let frames = has_stack.then_some(&stack[..]);
+        reporting(writer, number, |report| state.calls.switched_out(time, preempted, frames, interval, report))?;
+        if let Some(leaf) = frames.and_then(<[Frame]>::last).filter(|_| !preempted) {
+            // A system call's wrappers stand in the same library as it does.
+            let of_wait = |frame: &&Frame| modules.is_shared(frame.address, leaf.address);
+            let around = stack.len() - stack.iter().rev().take_while(of_wait).count();
+            state.calls.set_around_wait(if around > 0 { around } else { stack.len() - 1 });
+        }
         state.left(time);
         let reason = if preempted { OffCpu::Runnable } else { OffCpu::Blocked };
         writer.event(number, time, EventKind::SwitchedOut { cpu: state.cpu, next: 0, reason })
