@@ -169,7 +169,7 @@ typedef struct lw_stamp {
     uint64_t received_ns;
     /* Time of the last read. */
     uint64_t read_ns;
-    /* Time at which the socket was last known to be empty: no byte that was read is older. */
+    /* Time at which the socket was empty, or its reader had nothing to do: no byte is older. */
     uint64_t since_ns;
     /* Requests that arrived since the last read. */
     uint32_t requests;

@@ -13,7 +13,7 @@ pub struct Stamp {
     pub received_ns: u64,
     /// Time of the last read.
     pub read_ns: u64,
-    /// Time at which the socket was last known to be empty: no byte that was read is older.
+    /// Time at which the socket was empty, or its reader had nothing to do: no byte is older.
     pub since_ns: u64,
     /// Requests that arrived since the last read.
     pub requests: u32,
@@ -48,10 +48,11 @@ pub(crate) fn parse(control: &[u64]) -> u64 {
 
 /// Updates a connection's stamp after a read at `now`; times are nanoseconds since the epoch.
 ///
-/// `filled`: the read filled its buffer, so the socket may have more.
-pub(crate) fn after_read(stamp: &mut Stamp, received_ns: u64, now: u64, filled: bool) {
+/// `filled`: the read filled its buffer, so the socket may have more. `awake_since`: the thread has
+/// not slept since then. It would have slept no longer if bytes had come earlier.
+pub(crate) fn after_read(stamp: &mut Stamp, received_ns: u64, now: u64, filled: bool, awake_since: u64) {
     if stamp.filled == 0 {
-        stamp.since_ns = stamp.read_ns;
+        stamp.since_ns = stamp.read_ns.max(awake_since);
     }
     stamp.received_ns = received_ns;
     stamp.read_ns = now;
@@ -60,6 +61,11 @@ pub(crate) fn after_read(stamp: &mut Stamp, received_ns: u64, now: u64, filled: 
         stamp.expected = stamp.requests;
     }
     (stamp.requests, stamp.filled) = (0, u32::from(filled));
+}
+
+/// Whether [`next_request`] will spread requests, so that `awake_since` counts.
+pub(crate) fn is_spread(stamp: &Stamp) -> bool {
+    stamp.expected.max(stamp.requests) > 1
 }
 
 /// Updates a connection's stamp after a read that found the socket empty.
@@ -72,7 +78,7 @@ pub(crate) fn after_empty_read(stamp: &mut Stamp, now: u64) {
 /// The kernel keeps only the newest time of bytes that it holds, which a client that doesn't wait
 /// for answers makes too young: the longer the server is away, the more requests one read brings.
 /// Of several, the last has that time. The others are taken as spread over the time since the
-/// socket was empty.
+/// socket was empty, as far as the thread has been awake.
 pub(crate) fn next_request(stamp: &mut Stamp) -> u64 {
     stamp.requests = stamp.requests.saturating_add(1);
     let (number, count) = (stamp.requests, stamp.expected.max(stamp.requests));
@@ -120,27 +126,44 @@ mod tests {
     #[test]
     fn requests_of_one_read_are_spread_over_the_time_since_the_last() {
         let mut stamp = Stamp::default();
-        after_read(&mut stamp, 1_000, 1_010, false);
+        after_read(&mut stamp, 1_000, 1_010, false, 0);
         assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [1_000, 1_000], "nothing is known yet");
-        after_read(&mut stamp, 3_010, 4_000, false);
+        after_read(&mut stamp, 3_010, 4_000, false, 0);
         // As many as in the read before: two.
         assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [2_010, 3_010]);
         assert_eq!(next_request(&mut stamp), 3_010, "one more than expected");
-        after_read(&mut stamp, 4_300, 5_000, true);
+        after_read(&mut stamp, 4_300, 5_000, true, 0);
         assert_eq!(next_request(&mut stamp), 4_100);
-        after_read(&mut stamp, 4_900, 6_000, false);
+        after_read(&mut stamp, 4_900, 6_000, false, 0);
         assert_eq!((stamp.since_ns, next_request(&mut stamp)), (4_000, 4_900), "the first read left some");
         after_empty_read(&mut stamp, 7_000);
-        after_read(&mut stamp, 7_500, 8_000, false);
+        after_read(&mut stamp, 7_500, 8_000, false, 0);
         assert_eq!(next_request(&mut stamp), 7_500, "a client that waits for answers has the kernel's time");
+    }
+
+    #[test]
+    fn a_thread_that_slept_makes_no_request_old() {
+        let mut stamp = Stamp::default();
+        after_read(&mut stamp, 1_000, 1_010, false, 0);
+        for _ in 0..10 {
+            next_request(&mut stamp);
+        }
+        assert!(is_spread(&stamp));
+        after_empty_read(&mut stamp, 1_020);
+        // Ten seconds later: the thread woke for these bytes.
+        after_read(&mut stamp, 10_000_001_000, 10_000_001_100, false, 10_000_001_100);
+        assert_eq!(next_request(&mut stamp), 10_000_001_000);
+        after_read(&mut stamp, 10_000_003_000, 10_000_003_100, false, 10_000_001_000);
+        assert!(!is_spread(&stamp), "one request came in the read before");
+        assert_eq!(next_request(&mut stamp), 10_000_003_000);
     }
 
     #[test]
     fn without_a_stamp_or_after_a_step_of_the_clock_nothing_is_spread() {
         let mut stamp = Stamp { read_ns: 9_000, requests: 4, ..Stamp::default() };
-        after_read(&mut stamp, 0, 9_500, false);
+        after_read(&mut stamp, 0, 9_500, false, 0);
         assert_eq!(next_request(&mut stamp), 0);
-        after_read(&mut stamp, 2_000, 2_100, false);
+        after_read(&mut stamp, 2_000, 2_100, false, 0);
         assert_eq!(next_request(&mut stamp), 2_000);
     }
 
@@ -159,7 +182,7 @@ mod tests {
             for (kind, passed, filled) in steps {
                 now += passed;
                 match kind {
-                    0 => after_read(&mut stamp, now - passed / 2, now, filled),
+                    0 => after_read(&mut stamp, now - passed / 2, now, filled, now - now % 64),
                     1 => after_empty_read(&mut stamp, now),
                     _ => {
                         let (before, at) = (stamp, next_request(&mut stamp));

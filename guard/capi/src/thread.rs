@@ -18,6 +18,7 @@ pub(crate) struct Running {
 thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
     static RUNNING: Cell<Option<Running>> = const { Cell::new(None) };
+    static AWAKE: Cell<(i64, u64)> = const { Cell::new((-1, 0)) };
 }
 
 /// Number of the calling thread, never 0 and never used twice.
@@ -37,6 +38,16 @@ pub(crate) fn number() -> u64 {
 /// Whether the calling thread has called the library.
 pub(crate) fn is_known() -> bool {
     NUMBER.try_with(|cell| cell.get() != 0).unwrap_or(true)
+}
+
+/// Time at which the thread was first seen after its last sleep. `sleeps`: their number so far.
+pub(crate) fn awake_since(now: u64, sleeps: i64) -> u64 {
+    AWAKE.with(|cell| {
+        if cell.get().0 != sleeps {
+            cell.set((sleeps, now));
+        }
+        cell.get().1
+    })
 }
 
 /// The request that this thread runs.

@@ -5,6 +5,7 @@ use super::pointers::{read, write};
 use super::types::LW_OK;
 use crate::stamp::{self, Stamp};
 use crate::status::{Failure, caught};
+use crate::thread;
 use leeward_runtime::{clock, wall};
 use std::ffi::{c_int, c_void};
 
@@ -96,6 +97,16 @@ pub unsafe extern "C" fn lw_stamp_note(stamp: *mut Stamp, message: *const libc::
     })
 }
 
+/// How often the calling thread has slept so far.
+fn sleeps() -> i64 {
+    // SAFETY: counters of all zeroes are valid; the call writes them, and fails for no thread.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nvcsw
+    }
+}
+
 /// `filled`: whether a read filled its buffers; `None`: it found nothing.
 ///
 /// # Safety
@@ -106,7 +117,10 @@ unsafe fn note(stamp: *mut Stamp, received_ns: u64, filled: Option<bool>) -> Res
     let mut updated = unsafe { read(stamp) }?;
     let now = wall::at(clock::process()).unwrap_or(0);
     match filled {
-        Some(filled) => stamp::after_read(&mut updated, received_ns, now, filled),
+        Some(filled) => {
+            let awake_since = if stamp::is_spread(&updated) { thread::awake_since(now, sleeps()) } else { 0 };
+            stamp::after_read(&mut updated, received_ns, now, filled, awake_since);
+        }
         None => stamp::after_empty_read(&mut updated, now),
     }
     // SAFETY: by the caller's promise.

@@ -1,8 +1,10 @@
 /* Wrong uses of the interface: each is an error code. Also the right ones beside them. */
 #include "check.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <leeward.h>
+#include <netinet/in.h>
 #include <pthread.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -250,6 +252,54 @@ static void stamps(void) {
     close(ends[0]);
 }
 
+/* A connection over loopback, whose end `[0]` has stamps. */
+static void connection(int ends[2]) {
+    struct sockaddr_in address;
+    socklen_t length = sizeof address;
+    int listening = socket(AF_INET, SOCK_STREAM, 0);
+    memset(&address, 0, sizeof address);
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EQUAL(LW_OK, lw_stamp_enable(listening));
+    CHECK(bind(listening, (struct sockaddr *)&address, sizeof address) == 0 && listen(listening, 1) == 0);
+    CHECK(getsockname(listening, (struct sockaddr *)&address, &length) == 0);
+    CHECK((ends[1] = socket(AF_INET, SOCK_STREAM, 0)) >= 0);
+    CHECK(connect(ends[1], (struct sockaddr *)&address, sizeof address) == 0);
+    CHECK((ends[0] = accept(listening, NULL, NULL)) >= 0);
+    close(listening);
+}
+
+/* Ten requests at once, a pause, one request: the pause makes it no older. */
+static void request_after_a_pause(void) {
+    int ends[2];
+    char read[16];
+    lw_stamp stamp;
+    lw_permit permit;
+    lw_gate *gate;
+    lw_options of = options();
+    lw_arrival now = arrival();
+    of.slo_ns = 500000000;
+    memset(&stamp, 0, sizeof stamp);
+    now.stamp = &stamp;
+    EQUAL(LW_OK, lw_gate_new(&gate, &of));
+    connection(ends);
+    CHECK(send(ends[1], "0123456789", 10, 0) == 10);
+    EQUAL(10, lw_recv(ends[0], read, sizeof read, 0, &stamp));
+    for (int i = 0; i < 10; i++) {
+        EQUAL(LW_ADMIT, lw_arrive(gate, &now, &permit));
+        EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
+    }
+    EQUAL(-1, lw_recv(ends[0], read, sizeof read, MSG_DONTWAIT, &stamp));
+    usleep(1000000);
+    CHECK(send(ends[1], "x", 1, 0) == 1);
+    EQUAL(1, lw_recv(ends[0], read, sizeof read, 0, &stamp));
+    EQUAL(LW_ADMIT, lw_arrive(gate, &now, &permit));
+    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
+    EQUAL(LW_OK, lw_gate_free(gate));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void *receive_until_cancelled(void *of) {
     char read[4];
     lw_stamp stamp;
@@ -281,6 +331,7 @@ int main(void) {
     rejections(gate);
     locks(gate);
     stamps();
+    request_after_a_pause();
 #if !defined(__SANITIZE_ADDRESS__) /* It reports the end of any cancelled thread. */
     cancelled_threads();
 #else
