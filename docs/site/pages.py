@@ -93,7 +93,7 @@ def table_of_verdicts():
     rows = []
     for scenario in verdicts()["scenarios"]:
         for claim in scenario["claims"]:
-            # Our own claims are judged on our controllers, the papers' on the algorithms as published.
+            # Our own claims are judged on our controllers, the papers' on published algorithms.
             published, extended = claim["published"], claim.get("extended") or {}
             if claim["ours"] and extended:
                 published, extended = extended, {}

@@ -43,7 +43,7 @@ def outside_inline(text, change):
 
 
 def indent(text):
-    """CommonMark's lists in the form of Python-Markdown: four columns per level, blank lines around."""
+    """CommonMark's lists as Python-Markdown reads them: four columns a level, blank lines around."""
     out, stack, closing = [], [], None
     for line in text.split("\n"):
         width = len(line) - len(line.lstrip(" "))
@@ -124,7 +124,9 @@ COMMON = {"port", "window", "message", "host", "core", "shift", "point", "task",
 
 
 def link_terms(text, terms, glossary, most=12):
-    """Links the first use of each word of the glossary in running text; headings, tables, links and code stay."""
+    """Links the first use of each word of the glossary in running text.
+
+    Headings, tables, links and code stay."""
     wanted = {spelling: anchor for spelling, anchor in terms if spelling.lower() not in COMMON}
     if not wanted:
         return text

@@ -49,7 +49,7 @@ def marker(x, y, at):
 
 
 def legend(labels, width, has_paper):
-    """Rows of marks and labels below a chart, and their height. A letter takes 7.2 units at most."""
+    """Rows of marks and labels below a chart, and their height. A letter takes 7.2 units."""
     entries = [(label, marker(7, -4, at)) for at, label in enumerate(labels)]
     if has_paper:
         entries.append(("in the paper", '<path d="M2,-4h10M7,-9v10" class="paper"/>'))
@@ -83,7 +83,9 @@ def frame(title, body, height, width=WIDTH):
 
 
 def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), height=HEIGHT, width=WIDTH, mark=None):
-    """Curves: (label, [(x, y, low, high)]). `paper`: points (x, y); a line where one is None. `mark`: a horizontal line (y, words)."""
+    """Curves: (label, [(x, y, low, high)]).
+
+    `paper`: points (x, y); a line where one is None. `mark`: a horizontal line (y, words)."""
     xs = [x for _, points in curves for x, *_ in points] + [x for x, _ in paper if x is not None]
     values = [value for _, points in curves for _, y, low, high in points for value in (y, low, high)]
     values += [y for _, y in paper if y is not None] + ([mark[0]] if mark else [])

@@ -1,5 +1,5 @@
-// Tests of the site that `make docs` builds, in a real browser: links, other origins, errors, width,
-// search, and the table of verdicts. Screenshots go to target/site-pictures.
+// Tests of the site that `make docs` builds, in a real browser: links, other origins, errors,
+// width, search, and the table of verdicts. Screenshots go to target/site-pictures.
 
 import assert from "node:assert/strict";
 import { createReadStream, existsSync, mkdirSync, readdirSync, statSync } from "node:fs";

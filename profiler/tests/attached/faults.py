@@ -119,7 +119,7 @@ FAULTS = [
     Fault("memcached", "cachedump",
           lambda service, connection: connection.ask(f"stats cachedump {service.slab} 0\r\n".encode()),
           ("ITEM %s [%d b; %llu s]",)),
-    # A background thread dumps, and sleeps after every thousand items: most of the time passes there.
+    # A background thread dumps, and sleeps after every thousand items: most time passes there.
     Fault("memcached", "metadump", lambda service, connection: connection.ask(b"lru_crawler metadump all\r\n"),
           ("key=%s exp=%ld la=%llu cas=%llu fetch=%s cls=%u size=%lu", "Starting LRU crawler")),
     # The socket holds less than the answer: it sends, and waits until the client has read.

@@ -2,8 +2,8 @@
 //!
 //! Two successive stacks that share their outer part show one call of each function in it. What
 //! differs changed somewhere between them: the middle is taken. At a boundary, such as the end of a
-//! request, every call is cut, because nobody saw what the thread did beyond it. A thread that waits
-//! twice in the same place has returned from the first wait.
+//! request, every call is cut, because nobody saw what the thread did beyond it. A thread that
+//! waits twice in the same place has returned from the first wait.
 //!
 //! Does not contain the events of a trace, and does not look up functions.
 

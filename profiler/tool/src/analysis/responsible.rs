@@ -49,9 +49,9 @@ impl PathCall {
 /// Returns the index of the call to name. The last call is the innermost that contains the
 /// difference.
 ///
-/// It is the innermost function of the program that doesn't wait for work, too. If that has no name, it is the nearest named one
-/// around it in the same module that ordinary requests are not seen in, or else the first named one
-/// that it calls.
+/// It is the innermost function of the program that doesn't wait for work, too. If that has no
+/// name, it is the nearest named one around it in the same module that ordinary requests are not
+/// seen in, or else the first named one that it calls.
 pub(super) fn responsible(path: &[PathCall]) -> usize {
     let last = path.len().saturating_sub(1);
     let own = path.iter().rposition(|call| !call.is_general());

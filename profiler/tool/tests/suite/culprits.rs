@@ -90,8 +90,9 @@ fn with_equal_calls_the_culprit_is_the_innermost_function() {
     assert_eq!(culprit.path, [HANDLE, WRITE, PARSE].map(|function| format!("{function:#x}")));
 }
 
-/// A trace of samples: an event loop waits in `PARSE`, called by `HANDLE`, before each request. Each
-/// 50th request calls `SNAPSHOT`, which calls `WRITE`, and then waits for `waits` ns in the loop.
+/// A trace of samples: an event loop waits in `PARSE`, called by `HANDLE`, before each request.
+/// Each 50th request calls `SNAPSHOT`, which calls `WRITE`, and then waits for `waits` ns in the
+/// loop.
 fn sampled(waits: u64) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let mut config = setup();
