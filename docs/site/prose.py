@@ -43,7 +43,7 @@ def outside_inline(text, change):
 
 
 def indent(text):
-    """CommonMark's lists as Python-Markdown reads them: four columns a level, blank lines around."""
+    """CommonMark's lists for Python-Markdown: four columns a level, blank lines around."""
     out, stack, closing = [], [], None
     for line in text.split("\n"):
         width = len(line) - len(line.lstrip(" "))
