@@ -82,6 +82,27 @@ fn a_folder_of_recordings_is_joined() {
 }
 
 #[test]
+fn recordings_that_had_only_begun_are_left_out_of_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    write(folder.path());
+    let segment = |name: &str| folder.path().join(name).join("00000000.lwt");
+    let whole = std::fs::read(segment("front")).unwrap();
+    for (name, length) in [("created", 0), ("begun", 40)] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        std::fs::write(segment(name), &whole[..length]).unwrap();
+    }
+    let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
+    let output = join(&[folder.path().to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert!(output.status.success() && said.matches("left out").count() == 2, "{said}");
+    // The user named these.
+    for name in ["created", "begun"] {
+        let output = join(&[&path("front"), &path("store"), &path(name)]);
+        assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn wrong_input_is_refused_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let traces = folder.path().join("traces");

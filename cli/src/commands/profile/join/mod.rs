@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, anyhow};
 use leeward_profile::join::{JoinError, Joined, JoinedTimeline};
 use leeward_profile::symbols::{Options, Symbols};
-use leeward_profile::trace::Trace;
+use leeward_profile::trace::{Trace, TraceError};
 use leeward_profile::{export, render};
 use serde_json::json;
 
@@ -33,8 +33,15 @@ pub(super) fn join(args: &JoinArgs) -> Result<(), Failure> {
     hangup::stop_on_hangup(&interrupt);
     let mut traces = Vec::new();
     for (path, is_named) in expanded(&args.traces) {
-        let trace = Trace::open(&path, &mut progress(&interrupt, "reading")).map_err(failure)?;
-        // A process that executes another program at once leaves an empty recording behind.
+        let trace = match Trace::open(&path, &mut progress(&interrupt, "reading")) {
+            // A process that executes another program at once may leave a part of a header behind.
+            Err(error @ (TraceError::NoHeader(_) | TraceError::NotATrace(_))) if !is_named => {
+                print_line(&format!("warning: left out: {error}"));
+                continue;
+            }
+            opened => opened.map_err(failure)?,
+        };
+        // Or an empty recording.
         if is_named || trace.counts().events > 0 {
             warn_of_damage(&trace);
             traces.push(trace);
