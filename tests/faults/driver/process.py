@@ -27,8 +27,8 @@ def start(command, *, limit, group=None, favour=0, **options):
                 pass  # without autogroups or rights it competes as all others do
 
     options.setdefault("stdout", subprocess.DEVNULL)
-    process = subprocess.Popen(command, preexec_fn=before, start_new_session=True,
-                               stdin=subprocess.DEVNULL, **options)
+    options.setdefault("stdin", subprocess.DEVNULL)
+    process = subprocess.Popen(command, preexec_fn=before, start_new_session=True, **options)
     process.timer = threading.Timer(limit, end, [process])
     process.timer.daemon = True
     process.timer.start()
