@@ -118,20 +118,21 @@ impl Tree {
         path
     }
 
+    /// Returns the calls, from the outer to the inner, that each take most of this node's time.
+    fn below(&self, place: usize) -> Vec<usize> {
+        let least = self.nodes[place].nanos / 2;
+        let next = |at: &usize| {
+            let below = self.nodes.iter().enumerate().filter(|(_, node)| node.parent == *at);
+            let heaviest = below.max_by_key(|(_, node)| node.nanos).filter(|(_, node)| node.nanos > least);
+            heaviest.map(|(index, _)| index)
+        };
+        std::iter::successors(next(&place), next).take(TAIL_LEN).collect()
+    }
+
     fn path(&self, symbols: &mut Symbols, place: usize) -> Vec<String> {
         let mut path = self.ancestors(place);
         let path_to = path.len();
-        let least = self.nodes[place].nanos / 2;
-        let mut at = place;
-        for _ in 0..TAIL_LEN {
-            let below = self.nodes.iter().enumerate().filter(|(_, node)| node.parent == at);
-            let Some((next, _)) = below.max_by_key(|(_, node)| node.nanos).filter(|(_, node)| node.nanos > least)
-            else {
-                break;
-            };
-            path.push(next);
-            at = next;
-        }
+        path.extend(self.below(place));
         let names: Vec<String> = path.iter().map(|at| self.name(symbols, *at)).collect();
         let is_wrapper = |index: usize| {
             // The culprit itself is always shown.
@@ -158,14 +159,15 @@ impl Tree {
     /// Returns the node to name on the path to the one that contains the difference. `is_apart`
     /// tells functions that ordinary requests hardly call.
     fn responsible(&self, symbols: &mut Symbols, place: usize, is_apart: impl Fn(&str) -> bool) -> usize {
-        let path = self.ancestors(place);
+        let (path, below) = (self.ancestors(place), self.below(place));
         let mut call = |at: &usize| {
             let Node { function, time, calls_wait, .. } = self.nodes[*at];
             let location = symbols.location(function, time);
             PathCall::new(&location, calls_wait, is_apart(&location.function()))
         };
         let calls: Vec<PathCall> = path.iter().map(&mut call).collect();
-        path.get(responsible(&calls)).copied().unwrap_or(place)
+        let inner: Vec<PathCall> = below.iter().map(&mut call).collect();
+        path.iter().chain(&below).nth(responsible(&calls, &inner)).copied().unwrap_or(place)
     }
 
     /// Returns the node below all wrappers that begin at `place`.

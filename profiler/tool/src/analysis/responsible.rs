@@ -46,13 +46,13 @@ impl PathCall {
     }
 }
 
-/// Returns the index of the call to name. The last call is the innermost that contains the
-/// difference.
+/// Returns the index of the call to name, in `path` and then `below`. The last call of `path` is
+/// the innermost that contains the difference, and those `below` take most of its time.
 ///
 /// It is the innermost function of the program that doesn't wait for work, too. If that has no
 /// name, it is the nearest named one around it in the same module that ordinary requests are not
 /// seen in, or else the first named one that it calls.
-pub(super) fn responsible(path: &[PathCall]) -> usize {
+pub(super) fn responsible(path: &[PathCall], below: &[PathCall]) -> usize {
     let last = path.len().saturating_sub(1);
     let own = path.iter().rposition(|call| !call.is_general());
     let own = own.or_else(|| path.iter().rposition(|call| !call.is_system)).unwrap_or(last);
@@ -62,7 +62,10 @@ pub(super) fn responsible(path: &[PathCall]) -> usize {
     let around = path[..own].iter().rposition(|call| call.module != path[own].module).map_or(0, |outside| outside + 1);
     let mut above = (around..own).rev().take_while(|index| path[*index].is_apart && !path[*index].is_general());
     let above = above.find(|index| path[*index].is_named);
-    above.or_else(|| (own + 1..path.len()).find(|index| path[*index].is_named)).unwrap_or(own)
+    let called = || (own + 1..path.len()).find(|index| path[*index].is_named);
+    let serves = |call: &PathCall| call.is_general() || !call.is_apart;
+    let further = || below.iter().position(|call| call.is_named && !serves(call)).map(|index| path.len() + index);
+    above.or_else(called).or_else(further).unwrap_or(own)
 }
 
 #[cfg(test)]
@@ -78,7 +81,7 @@ mod tests {
             waits_for_work: false,
             is_apart: *is_apart,
         };
-        responsible(&calls.iter().map(call).collect::<Vec<_>>())
+        responsible(&calls.iter().map(call).collect::<Vec<_>>(), &[])
     }
 
     #[test]
@@ -107,6 +110,21 @@ mod tests {
     }
 
     #[test]
+    fn a_function_without_a_name_is_told_by_the_named_one_that_takes_most_of_its_time() {
+        let call = |is_named, is_system, is_apart| PathCall {
+            module: Some("app".into()),
+            is_named,
+            is_system,
+            waits_for_work: false,
+            is_apart,
+        };
+        let path = [call(true, false, false), call(false, false, true)];
+        assert_eq!(responsible(&path, &[call(false, false, true), call(true, false, true)]), 3);
+        assert_eq!(responsible(&path, &[call(true, true, true), call(true, false, false)]), 1);
+        assert_eq!(responsible(&[call(true, false, true)], &[call(true, false, true)]), 0);
+    }
+
+    #[test]
     fn a_function_in_which_threads_wait_for_work_is_named_for_want_of_another() {
         let call = |is_system, waits_for_work| PathCall {
             module: None,
@@ -115,8 +133,8 @@ mod tests {
             waits_for_work,
             is_apart: true,
         };
-        assert_eq!(responsible(&[call(false, true), call(false, false), call(false, true), call(true, false)]), 1);
-        assert_eq!(responsible(&[call(true, true), call(false, true), call(true, true)]), 1);
+        assert_eq!(responsible(&[call(false, true), call(false, false), call(false, true), call(true, false)], &[]), 1);
+        assert_eq!(responsible(&[call(true, true), call(false, true), call(true, true)], &[]), 1);
     }
 
     #[test]
