@@ -43,7 +43,8 @@ def main():
     text = figures.counted((HERE / "report.md").read_text())
     text = re.sub(r"^\{\{(.+?)\}\}$", drawn, text, flags=re.M)
     body = markdown.markdown(text, extensions=["tables", "md_in_html", "attr_list", "smarty"])
-    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Leeward: what is new</title><style>{(HERE / "report.css").read_text()}</style>{body}</html>'
+    styles = "".join(path.read_text() for path in (ROOT / "docs/site/assets/figure.css", HERE / "report.css"))
+    page = f'<!doctype html><html lang="en"><meta charset="utf-8"><title>Leeward: what is new</title><style>{styles}</style>{body}</html>'
     html, pdf = OUT / "leeward.html", OUT / "leeward.pdf"
     html.write_text(page)
     browser = os.environ.get("CHROMIUM") or "/usr/bin/chromium"

@@ -72,14 +72,15 @@ pub(super) fn responsible(path: &[PathCall], below: &[PathCall]) -> usize {
 mod tests {
     use super::*;
 
+    fn call(is_named: bool, is_system: bool, waits_for_work: bool, is_apart: bool) -> PathCall {
+        PathCall { module: Some("app".into()), is_named, is_system, waits_for_work, is_apart }
+    }
+
     /// Calls as module, whether named, of a system library, apart.
     fn chosen(calls: &[(&str, bool, bool, bool)]) -> usize {
         let call = |(module, is_named, is_system, is_apart): &(&str, bool, bool, bool)| PathCall {
             module: Some((*module).into()),
-            is_named: *is_named,
-            is_system: *is_system,
-            waits_for_work: false,
-            is_apart: *is_apart,
+            ..call(*is_named, *is_system, false, *is_apart)
         };
         responsible(&calls.iter().map(call).collect::<Vec<_>>(), &[])
     }
@@ -111,13 +112,7 @@ mod tests {
 
     #[test]
     fn a_function_without_a_name_is_told_by_the_named_one_that_takes_most_of_its_time() {
-        let call = |is_named, is_system, is_apart| PathCall {
-            module: Some("app".into()),
-            is_named,
-            is_system,
-            waits_for_work: false,
-            is_apart,
-        };
+        let call = |is_named, is_system, is_apart| call(is_named, is_system, false, is_apart);
         let path = [call(true, false, false), call(false, false, true)];
         assert_eq!(responsible(&path, &[call(false, false, true), call(true, false, true)]), 3);
         assert_eq!(responsible(&path, &[call(true, true, true), call(true, false, false)]), 1);
@@ -126,13 +121,7 @@ mod tests {
 
     #[test]
     fn a_function_in_which_threads_wait_for_work_is_named_for_want_of_another() {
-        let call = |is_system, waits_for_work| PathCall {
-            module: None,
-            is_named: true,
-            is_system,
-            waits_for_work,
-            is_apart: true,
-        };
+        let call = |is_system, waits_for_work| call(true, is_system, waits_for_work, true);
         assert_eq!(responsible(&[call(false, true), call(false, false), call(false, true), call(true, false)], &[]), 1);
         assert_eq!(responsible(&[call(true, true), call(false, true), call(true, true)], &[]), 1);
     }
