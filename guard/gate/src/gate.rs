@@ -256,11 +256,16 @@ impl Gate {
     ///
     /// In shadow mode, the delay of the shadow queue.
     pub fn delay(&self) -> Duration {
-        if self.0.mode != Mode::Enforce {
-            return Duration::from_nanos(lock(&self.0.shadow_queue).delay(self.now()).0);
-        }
-        let now = self.now();
-        Duration::from_nanos(lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)).0)
+        self.delay_at(self.now())
+    }
+
+    /// The delay as [`Gate::delay`] has it, at a time of the caller's ([`Gate::time_at`]).
+    pub fn delay_at(&self, now: Time) -> Duration {
+        let delay = match self.0.mode {
+            Mode::Enforce => lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)),
+            _ => lock(&self.0.shadow_queue).delay(now),
+        };
+        Duration::from_nanos(delay.0)
     }
 
     /// Whether the caller should now queue a probe task at its worker. Rarely true.

@@ -48,7 +48,7 @@ fn the_most_important_request_starts_first_and_its_wait_counts() {
     );
     assert_eq!(waiters[2].begin(at(3_000)), Poll::Ready(Ok(())));
     let permit = queued.pop().unwrap().begin_at(at(3_000), Ok(())).unwrap();
-    assert_eq!(gate.delay(), MS(5), "2 before it came and 3 in the room");
+    assert_eq!(gate.delay_at(at(3_000)), MS(5), "2 before it came and 3 in the queue");
     permit.finish_at(at(3_100), Outcome::Completed);
     assert_eq!((gate.counts().completed, gate.counts().in_time), (1, 1));
 }
