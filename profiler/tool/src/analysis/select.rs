@@ -324,17 +324,17 @@ fn last(name: &str) -> &str {
     name.rsplit("::").next().unwrap_or(name)
 }
 
-/// Returns the edit distance; 0 if one name is a part of the other.
-fn distance(a: &str, b: &str) -> usize {
-    if a.contains(b) || b.contains(a) {
+/// Returns the edit distance of a name from what was asked for; 0 if that is a part of the name.
+fn distance(name: &str, asked: &str) -> usize {
+    if name.contains(asked) {
         return 0;
     }
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, of_a) in a.chars().enumerate() {
+    let mut row: Vec<usize> = (0..=asked.chars().count()).collect();
+    for (i, of_name) in name.chars().enumerate() {
         let mut before = i;
         row[0] = i + 1;
-        for (j, of_b) in b.chars().enumerate() {
-            let replaced = before + usize::from(of_a != of_b);
+        for (j, of_asked) in asked.chars().enumerate() {
+            let replaced = before + usize::from(of_name != of_asked);
             before = row[j + 1];
             row[j + 1] = replaced.min(before + 1).min(row[j] + 1);
         }
@@ -349,7 +349,9 @@ mod tests {
     #[test]
     fn the_edit_distance_counts_letters() {
         let check = |a, b, expected| assert_eq!(distance(a, b), expected, "{a} {b}");
-        check("handle", "handle_request", 0);
+        check("handle_request", "handle", 0);
+        // A short name is a part of many others and like none of them.
+        check("le", "handle", 4);
         check("kitten", "sitting", 3);
         check("abc", "xyz", 3);
     }
