@@ -7,6 +7,10 @@
 //! the warm-up. If a series drifts during the measurement, the run had not settled: the measurement
 //! starts again.
 //!
+//! Some control loops wander for ever. At the bound of the warm-up there is no more time to wait
+//! for: then a drift is one only if it exceeds what a stationary series with the same dependence on
+//! its own past would show. Runs that settle before the bound are not affected.
+//!
 //! Contains no events: [`Settling`] receives windows and returns decisions, so that tests need no
 //! run.
 
@@ -73,6 +77,9 @@ fn without_arrivals(samples: &[WindowSample], share: f64) -> Vec<f64> {
     samples.iter().map(|sample| sample.good - share * sample.offered).collect()
 }
 
+/// Whether the halves of a series differ by more than a tolerance and chance.
+type DriftTest = fn(&[f64], f64) -> bool;
+
 /// A series that must be stationary.
 struct Series {
     values: Vec<f64>,
@@ -116,10 +123,10 @@ fn series(samples: &[WindowSample]) -> Vec<Series> {
 }
 
 impl Series {
-    /// True if the mean differs between the halves of the values from `start` on, and the arrivals
-    /// do not explain it.
-    fn drifts_from(&self, start: usize) -> bool {
-        let differ = |values: &[f64]| batches::halves_differ(values.get(start..).unwrap_or_default(), self.tolerance);
+    /// True if the mean differs between the halves of the values from `start` on by this test, and
+    /// the arrivals do not explain it.
+    fn drifts_from(&self, start: usize, test: DriftTest) -> bool {
+        let differ = |values: &[f64]| test(values.get(start..).unwrap_or_default(), self.tolerance);
         differ(&self.values) && (self.without_arrivals.is_empty() || differ(&self.without_arrivals))
     }
 
@@ -128,7 +135,13 @@ impl Series {
     fn is_settled(&self) -> bool {
         let count = self.values.len();
         let ends = || mser::truncation(&self.values).is_some_and(|end| end * 2 <= count);
-        !self.drifts_from(count / 2) && (self.is_state || ends())
+        !self.drifts_from(count / 2, batches::halves_differ) && (self.is_state || ends())
+    }
+
+    /// True if the second half of the values is as stationary as a series that wanders can be seen
+    /// to be. MSER does not tell: it ends a transient wherever the wander is small for a while.
+    fn may_wander(&self) -> bool {
+        !self.drifts_from(self.values.len() / 2, batches::halves_differ_beyond_wander)
     }
 }
 
@@ -204,7 +217,8 @@ impl Settling {
                 if count < self.next_check && !is_late {
                     return Decision::Continue;
                 }
-                self.outcome.settled = self.has_answers() && is_settled(&self.samples);
+                let is_settled: fn(&Series) -> bool = if is_late { Series::may_wander } else { Series::is_settled };
+                self.outcome.settled = self.has_answers() && series(&self.samples).iter().all(is_settled);
                 if !self.outcome.settled && !is_late {
                     self.next_check = count + growth(count);
                     return Decision::Continue;
@@ -233,8 +247,9 @@ impl Settling {
         if measured.len() < self.next_check && !is_last {
             return Decision::Continue;
         }
-        let drifts = drifts(measured);
         let may_restart = next.since(Time::ZERO) < self.rule.settle_within;
+        let drifts =
+            drifts(measured, if may_restart { batches::halves_differ } else { batches::halves_differ_beyond_wander });
         if drifts && may_restart {
             self.phase = Phase::WarmingUp;
             self.next_check = self.samples.len() + growth(self.samples.len());
@@ -261,7 +276,7 @@ impl Settling {
         let first = (measured_from.0.div_ceil(self.rule.window.0.max(1)) as usize).min(self.samples.len());
         let second_half = &self.samples[self.samples.len() / 2..];
         SettlingOutcome {
-            settled: !drifts(second_half),
+            settled: !drifts(second_half, batches::halves_differ),
             throughput_settled: throughput_is_steady(second_half),
             from: measured_from,
             half_width: relative_half_width(&self.samples[first..]),
@@ -273,14 +288,9 @@ fn growth(count: usize) -> usize {
     ((count as f64 * CHECK_GROWTH) as usize).max(mser::BATCH)
 }
 
-/// True if the transient of each series ends in the first half.
-fn is_settled(samples: &[WindowSample]) -> bool {
-    series(samples).iter().all(Series::is_settled)
-}
-
 /// True if the mean of a series differs between the halves of `samples`.
-fn drifts(samples: &[WindowSample]) -> bool {
-    series(samples).iter().any(|series| series.drifts_from(0))
+fn drifts(samples: &[WindowSample], test: DriftTest) -> bool {
+    series(samples).iter().any(|series| series.drifts_from(0, test))
 }
 
 /// True if the mean of the throughput is the same in both halves of `samples`.
@@ -412,7 +422,7 @@ mod tests {
                 let good = offered * if is_late { share_after } else { 1.0 };
                 WindowSample { offered, good, completed: good, ..WindowSample::default() }
             };
-            super::drifts(&(0..400).map(sample).collect::<Vec<_>>())
+            super::drifts(&(0..400).map(sample).collect::<Vec<_>>(), batches::halves_differ)
         };
         assert!(!drifts(1.0), "more arrivals, all of them in time");
         assert!(drifts(0.93), "more arrivals, and fewer of them in time");
