@@ -74,13 +74,13 @@ def indent(text):
             if inner:
                 # Python-Markdown knows no block in the line of a list's number.
                 out[-1] = level + item[2] + " <span></span>"
-                out += ["", level + "    " + re.sub(r"^(\W+\w+) run$", r"\1", inner[0].strip())]
+                out += ["", level + "    " + re.sub(r"^(\W+\w+) run(?: \S+)?$", r"\1", inner[0].strip())]
                 closing = (item.end(), inner[2])
         elif fence:
             if not is_after_blank:
                 out.append("")
             # The second word says to `make docs-check` that the block runs.
-            out.append(level + re.sub(r"^(\W+\w+) run$", r"\1", line.strip()))
+            out.append(level + re.sub(r"^(\W+\w+) run(?: \S+)?$", r"\1", line.strip()))
             closing = (stack[-1] if stack else width, fence[2])
         else:
             if line.lstrip().startswith("|") and not is_after_blank and not out[-1].lstrip().startswith("|"):
