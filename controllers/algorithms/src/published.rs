@@ -61,7 +61,7 @@ const fn addition(name: &'static str, published: &'static str) -> Addition {
 
 const CREDITS: &[Addition] = &[
     addition("stale", "a request that was admitted is executed, however long it has waited"),
-    addition("strangers", "a session that never had a credit is trusted under overload, too"),
+    addition("untried sessions", "a session that never had a credit is trusted under overload, too"),
     addition("double precision", "the pool shrinks in single precision, as in the published code"),
     addition("silent sessions", "no credit goes to a session before its first message"),
     addition(
@@ -69,12 +69,15 @@ const CREDITS: &[Addition] = &[
         "a demand message of a session on the waking list gives it nothing at once",
     ),
     addition("unused growth", "an unused pool does not grow faster than the law"),
-    addition("room", "AQM does not wait for cores that can still be granted"),
+    addition("backlog allowance", "AQM does not wait for cores that can still be granted"),
     addition(
         "minimum pool",
         "with an allocator 25 credits per 5 us of round trip, at least the cores (the poster's code)",
     ),
-    addition("turnover", "a session keeps its last credit for as long as it asks, however long others have had none"),
+    addition(
+        "last-credit rotation",
+        "a session keeps its last credit for as long as it asks, however long others have had none",
+    ),
     addition("client delay", "a request expires after 10 us at the client (the testbed's setting)"),
     addition("calm", "AQM rejects whoever finds its threshold exceeded, also on a server that is all but idle"),
     addition("nanoseconds", "measured times are whole microseconds"),
