@@ -33,7 +33,10 @@ fn head(verdicts: &Verdicts) -> String {
          [sensitivity.md](sensitivity.md).\n\
          - **Accepted.** From a paper's number follows a range by one rule: half of the distance between it and the value without effect (1 for a\n  \
          ratio, 0 for an amount, or what the scenario names), either way. A claim in words has the bound that the words say.\n\
-         - **Seeds.** The baselines were tuned on other seeds than those that judge.\n",
+         - **Seeds.** The baselines were tuned on other seeds than those that judge.\n\n\
+         **Check one.** Run the command above its table with `--out DIR`, which leaves this file alone, and compare the rows: in the simulator\n\
+         they are equal on every machine. To try what would turn a claim, add an assumption: `--set network.jitter=20us` or another\n\
+         [key](scenarios.md#reference). `--sensitivity` tries those of [sensitivity.md](sensitivity.md), in some twenty times the CPU time.\n",
         verdicts.command
     )
 }
