@@ -86,6 +86,9 @@ pub fn run(
     Ok(shared.state.into_inner().finish(now, &run_end))
 }
 
+/// Share of rejected requests up to which a closed loop's throughput is the capacity.
+const REJECTED_MAX: f64 = 0.01;
+
 /// Results of a run whose demand is a multiple of the measured capacity.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -98,9 +101,11 @@ pub struct ScaledRun {
 
 /// Measures the capacity, then runs a schedule that depends on it.
 ///
-/// Runs `closed` first, a closed loop with a quarter of its time as warm-up. Then runs the schedule
-/// that `open` makes of the measured responses per second, over new connections. `progress` covers
-/// the second part only.
+/// Runs `closed` first, a closed loop with a quarter of its time as warm-up. While the service
+/// rejects requests, runs it again with a quarter of the connections: connections that ask again
+/// at once make a service with admission control spend its time on rejections. Then runs the
+/// schedule that `open` makes of the most responses per second, over new connections. `progress`
+/// covers the last part only.
 ///
 /// # Errors
 /// As [`run`]; an unknown capacity, because answers were missing; an invalid schedule.
@@ -111,11 +116,15 @@ pub fn run_scaled(
     stop: &AtomicBool,
     progress: impl FnMut(&Progress),
 ) -> Result<ScaledRun, HttpLoadError> {
-    let warmup = Nanos(closed.duration().0 / 4);
-    let measuring = HttpLoadConfig { warmup, window: None, ..config.clone() };
-    let measured = run(&measuring, closed, stop, |_| {})?.report;
-    if measured.ending == RunEndReason::Stopped {
-        return Err(HttpLoadError::Stopped);
+    let mut connections = config.connections.unwrap_or_else(|| closed.connections());
+    let mut measured = measure(config, closed, connections, stop)?;
+    let mut newest = measured.clone();
+    while connections > 1 && newest.measured.dropped as f64 > REJECTED_MAX * newest.measured.total() as f64 {
+        connections = (connections / 4).max(1);
+        newest = measure(config, closed, connections, stop)?;
+        if newest.throughput_per_s > measured.throughput_per_s {
+            measured = newest.clone();
+        }
     }
     if measured.throughput_per_s <= 0.0 {
         let codes: Vec<String> = measured.failures.iter().map(|(code, count)| format!("{code} {count}")).collect();
@@ -124,6 +133,19 @@ pub fn run_scaled(
     }
     let plan = Plan::Open(open(Rate(measured.throughput_per_s))?);
     Ok(ScaledRun { results: run(config, &plan, stop, progress)?, measured })
+}
+
+/// Runs a closed loop with this number of connections.
+fn measure(
+    config: &HttpLoadConfig,
+    closed: &Plan,
+    connections: u32,
+    stop: &AtomicBool,
+) -> Result<LoadReport, HttpLoadError> {
+    let warmup = Nanos(closed.duration().0 / 4);
+    let config = HttpLoadConfig { warmup, window: None, connections: Some(connections), ..config.clone() };
+    let measured = run(&config, closed, stop, |_| {})?.report;
+    if measured.ending == RunEndReason::Stopped { Err(HttpLoadError::Stopped) } else { Ok(measured) }
 }
 
 fn check(config: &HttpLoadConfig, plan: &Plan) -> Result<RequestBuilder, HttpLoadError> {

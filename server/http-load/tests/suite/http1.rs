@@ -13,7 +13,7 @@ use leeward_http_load::{HttpLoadConfig, HttpLoadError};
 use leeward_load::report::RunEndReason;
 
 use crate::support::{
-    Reply, Server, Speaks, Tally, closed, config, open, raw_server, read_request, run, run_until, try_run,
+    InFlight, Reply, Server, Speaks, Tally, closed, config, open, raw_server, read_request, run, run_until, try_run,
 };
 
 #[test]
@@ -160,4 +160,24 @@ fn a_multiple_of_the_capacity_is_offered() {
     let scaled = leeward_http_load::run_scaled(&config(server.address), &closed(2, 1), open, &stop, |_| {}).unwrap();
     assert!(scaled.measured.throughput_per_s > 0.0 && demanded > 0.0);
     assert_eq!(scaled.results.report.totals.completed, scaled.results.report.planned);
+}
+
+#[test]
+fn a_service_that_rejects_is_measured_with_fewer_connections() {
+    // Admits a request that is alone, and takes long for rejections.
+    let count = Arc::default();
+    let server = Server::start(Speaks::Http1, move |_, _| {
+        let (in_flight, now) = InFlight::begin(&count);
+        let (status, ms) = if now == 1 { (200, 2) } else { (503, 50) };
+        Reply { delay: Duration::from_millis(ms), in_flight: Some(in_flight), ..Reply::status(status) }
+    });
+    let open = |_| {
+        let leeward_load::Plan::Open(schedule) = open(100.0, 1) else { unreachable!() };
+        Ok(schedule)
+    };
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    let scaled = leeward_http_load::run_scaled(&config(server.address), &closed(16, 1), open, &stop, |_| {}).unwrap();
+    let measured = scaled.measured;
+    assert_eq!((measured.connections.opened, measured.totals.dropped), (1, 0));
+    assert!(measured.throughput_per_s > 0.0);
 }
