@@ -12,7 +12,7 @@ use leeward_services::synthetic;
 use leeward_workload::ServiceTime;
 
 use super::output_files;
-use crate::demo::format::thousands;
+use crate::demo::format::rate;
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Spinner;
@@ -118,13 +118,13 @@ fn describe_machine(args: &CalibrateArgs, measured: &Machine, placement: &Placem
     };
     let mut text = format!(
         "Measured with {} connections, service {}, over loopback.\n\
-         {cores} core{} serve{} {} k/s without control; an empty round trip takes {}.\n\
+         {cores} core{} serve{} {} without control; an empty round trip takes {}.\n\
          {stalls}",
         args.clients,
         args.service,
         if cores == 1 { "" } else { "s" },
         if cores == 1 { "s" } else { "" },
-        thousands(measured.capacity.0),
+        rate(measured.capacity.0),
         Nanos(measured.rtt.0),
     );
     if placement.shared {

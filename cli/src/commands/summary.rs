@@ -3,7 +3,7 @@
 use leeward_lab::Results;
 use leeward_lab::results::{KindRow, LockRow, Machine, PointRow, Verdict, WorkloadKey};
 
-use crate::demo::format::{thousands, thousands_with};
+use crate::demo::format::{rate, thousands, thousands_with};
 use crate::stdout::sanitize;
 use crate::table::{Align, Table, WIDTH, wrap};
 
@@ -67,12 +67,12 @@ pub(crate) fn machines(machines: &[Machine]) -> String {
     let line = |machine: &Machine| {
         let apart = if machine.clients_apart { "" } else { "; clients on the SAME CPU: numbers mean little" };
         let text = format!(
-            "This machine ({}, {} clients): {} core(s) serve {} k/s, {:.1} us per request besides the service, round trip \
+            "This machine ({}, {} clients): {} core(s) serve {}, {:.1} us per request besides the service, round trip \
              {:.1} us, {:.1} % of a busy CPU taken by others{apart}",
             machine.service,
             machine.clients,
             machine.cores,
-            thousands(machine.capacity_rps),
+            rate(machine.capacity_rps),
             machine.cost_us,
             machine.rtt_us,
             machine.stalled * 100.0,

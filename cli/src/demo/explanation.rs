@@ -3,7 +3,7 @@
 use leeward_lab::results::Machine;
 
 use super::events::{Load, RunResult};
-use super::format::{controller, format_us, multiple, percent, thousands};
+use super::format::{controller, format_us, multiple, percent, rate};
 use crate::table::{WIDTH, wrap};
 
 /// Largest relative error of a prediction that counts as right.
@@ -33,8 +33,8 @@ pub(crate) fn late_clients_warning(runs: usize, of: usize) -> String {
 pub(crate) fn machine(machine: &Machine, slo_us: f64) -> String {
     let cores = if machine.cores == 1 { "one core serves".into() } else { format!("{} cores serve", machine.cores) };
     let mut text = format!(
-        "This machine: {cores} at most {} k/s ({} of work each, and {} for the sockets); a round trip takes {}. ",
-        thousands(machine.capacity_rps),
+        "This machine: {cores} at most {} ({} of work each, and {} for the sockets); a round trip takes {}. ",
+        rate(machine.capacity_rps),
         describe_work(&machine.service),
         format_us(machine.cost_us),
         format_us(machine.rtt_us),
@@ -75,16 +75,16 @@ fn comparison(rows: &[RunResult]) -> Option<String> {
     let none = at("none")?;
     let share = |label: &str| {
         let row = at(label)?;
-        let (rate, share) = (thousands(row.point.goodput_rps), percent(row.capacity_share()));
-        Some(format!("{rate} k/s with {} ({share} of the capacity)", controller(label)))
+        let (rate, share) = (rate(row.point.goodput_rps), percent(row.capacity_share()));
+        Some(format!("{rate} with {} ({share} of the capacity)", controller(label)))
     };
     Some(format!(
-        "At {} the capacity the server without control answers {} k/s, {} k/s of them in time: its queue only grows. In \
+        "At {} the capacity the server without control answers {}, {} of them in time: its queue only grows. In \
          time are {} and {}: clients send when the server has granted them a credit, and the server grants as many as \
          keep its queue short.",
         multiple(highest),
-        thousands(none.point.throughput_rps),
-        thousands(none.point.goodput_rps),
+        rate(none.point.throughput_rps),
+        rate(none.point.goodput_rps),
         share("auto")?,
         share("breakwater")?,
     ))
@@ -128,7 +128,7 @@ fn caveats(machines: &[Machine]) -> Option<String> {
     if is_disturbed(machine) && machine.clients_apart {
         return Some(format!(
             "This machine was busy: other programs took {} of a CPU's time while it was measured, and the numbers include \
-             that. Run the demo again when the machine is quiet.",
+             that. Run the demo again when the machine is quiet. `leeward run demo` simulates the same at any time.",
             percent(machine.stalled)
         ));
     }

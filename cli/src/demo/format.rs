@@ -47,6 +47,15 @@ pub(crate) fn thousands_with(decimals: usize, per_second: f64) -> String {
     format!("{thousands:.*}", decimals.max(needed))
 }
 
+/// Formats a rate with its unit: as [`thousands`] from 1 k/s on, with three digits below.
+pub(crate) fn rate(per_second: f64) -> String {
+    match per_second {
+        rate if rate >= 1e3 => format!("{} k/s", thousands(rate)),
+        rate if rate > 0.0 && rate < 99.95 => format!("{rate:.1} /s"),
+        rate => format!("{rate:.0} /s"),
+    }
+}
+
 /// Formats a share of one in percent.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
@@ -74,6 +83,8 @@ mod tests {
         check(f64::NAN, "–");
         let rates = [54_012.0, 6_254.0, 850.0, 1.25, 0.0].map(thousands);
         assert_eq!(rates, ["54.0", "6.254", "0.8500", "0.001250", "0.0"]);
+        let rates = [54_012.0, 1_250.0, 850.4, 26.54, 0.0].map(rate);
+        assert_eq!(rates, ["54.0 k/s", "1.250 k/s", "850 /s", "26.5 /s", "0 /s"]);
         assert_eq!((thousands_with(0, 84_600.0), thousands_with(2, 12_345.0)), ("85".into(), "12.35".into()));
         assert_eq!((percent(0.0), percent(0.042), percent(0.93)), ("0 %".into(), "4.2 %".into(), "93 %".into()));
         assert_eq!((multiple(0.5), multiple(1.999_999), multiple(1.4)), ("0.5x".into(), "2x".into(), "1.4x".into()));

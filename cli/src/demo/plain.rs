@@ -4,7 +4,7 @@ use std::io::Write;
 
 use super::events::{DemoEvent, Load, RunResult};
 use super::explanation;
-use super::format::{controller_capitalized, format_us, thousands};
+use super::format::{controller_capitalized, format_us, rate};
 
 /// Prints a line for an event, if it needs one.
 pub(crate) fn report(event: &DemoEvent) {
@@ -38,7 +38,7 @@ fn result_line(row: &RunResult) -> String {
     let tail = match (row.load, row.recovery_ms(0)) {
         (Load::Spike { .. }, Some(ms)) => format!("goodput back in {ms:.0} ms"),
         (Load::Spike { .. }, None) => "goodput does not recover".into(),
-        _ => format!("{} k/s in time, p99 {}", thousands(row.point.goodput_rps), format_us(row.point.p99_us)),
+        _ => format!("{} in time, p99 {}", rate(row.point.goodput_rps), format_us(row.point.p99_us)),
     };
     format!("{head}: {tail}")
 }

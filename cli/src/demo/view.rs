@@ -7,7 +7,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Cell, Gauge, Paragraph, Row as Cells, Table, Wrap};
 
 use super::events::{Load, RunResult, RunSample};
-use super::format::{controller_capitalized, controller_short, format_us, multiple, percent, thousands};
+use super::format::{controller_capitalized, controller_short, format_us, multiple, percent, rate, thousands};
 use super::state::{Activity, DemoState};
 use super::{charts, explanation};
 
@@ -86,7 +86,7 @@ fn machine(state: &DemoState) -> String {
     let Some(machine) = &state.machine else { return String::new() };
     let slo = state.run().map_or(String::new(), |subject| format!(", objective {}", format_us(subject.slo_us)));
     let busy = if explanation::is_disturbed(machine) { "; DISTURBED by other load" } else { "" };
-    format!("capacity {} k/s, round trip {}{slo}{busy}", thousands(machine.capacity_rps), format_us(machine.rtt_us))
+    format!("capacity {}, round trip {}{slo}{busy}", rate(machine.capacity_rps), format_us(machine.rtt_us))
 }
 
 /// The latest sample as numbers, without a chart.
@@ -96,10 +96,10 @@ fn latest_sample(state: &DemoState) -> Line<'static> {
     let late = p99_us.is_some_and(|p99| p99 > subject.slo_us);
     let p99 = p99_us.map_or("–".into(), format_us) + if late { " ✗" } else { "" };
     let mut text = format!(
-        "{} k/s offered, {} in time, {} rejected, p99 {p99}, wait {}",
-        thousands(demand_rps),
-        thousands(goodput_rps.unwrap_or(0.0)),
-        thousands(rejected_rps.unwrap_or(0.0)),
+        "{} offered, {} in time, {} rejected, p99 {p99}, wait {}",
+        rate(demand_rps),
+        rate(goodput_rps.unwrap_or(0.0)),
+        rate(rejected_rps.unwrap_or(0.0)),
         format_us(delay_us),
     );
     if let Some(issued) = issued {

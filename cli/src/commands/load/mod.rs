@@ -137,7 +137,8 @@ Examples:
   leeward load --grpc http://127.0.0.1:50051 helloworld.Greeter/SayHello --body 0a0161
 
 1.4x is a multiple of the server's capacity: the throughput of its cores' busy time, late answers included. It is measured
-with two active clients per core, so that the controller rejects almost nothing. With --http it is the closed loop's throughput.
+with two active clients per core, so that the controller rejects almost nothing. With --http it is the closed loop's throughput,
+with fewer connections while the service rejects requests.
 
 With --http and --grpc, 429, 503, RESOURCE_EXHAUSTED and UNAVAILABLE count as dropped, other errors as failed
 (docs/http-load.md). A request that has waited for a connection for --timeout or --budget ends at the client.
@@ -257,7 +258,7 @@ fn print_results(
     if let Some(violation) = report.violations.first() {
         return Err(Failure::Runtime(anyhow!("conservation check failed, please report this: {violation}")));
     }
-    doubts.into_iter().next().map_or(Ok(()), |doubt| Err(doubt.failure()))
+    doubts.into_iter().next().map_or(Ok(()), |doubt| Err(doubt.failure(!args.json)))
 }
 
 /// Opens TLS for the connections; returns it with the name that the server must prove.

@@ -14,6 +14,9 @@ use leeward_load::report::RunEndReason;
 use crate::demo::format::format_us;
 use crate::failure::Failure;
 
+/// Problem of a load generator that was too late.
+const LATE: &str = "the load generator did not keep its schedule";
+
 /// Reason for which the server was not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum MeasurementProblem {
@@ -24,10 +27,12 @@ pub(super) enum MeasurementProblem {
 }
 
 impl MeasurementProblem {
-    /// Failure with which the command ends.
-    pub(super) fn failure(self) -> Failure {
+    /// Failure with which the command ends. It is short where a report on stdout begins with the
+    /// whole problem.
+    pub(super) fn failure(self, is_in_report: bool) -> Failure {
         match self {
             MeasurementProblem::Failed(message) => Failure::Runtime(anyhow!(message)),
+            MeasurementProblem::Late(_) if is_in_report => Failure::Unmeasured(anyhow!("not measured: {LATE}")),
             MeasurementProblem::Late(message) => Failure::Unmeasured(anyhow!(message)),
         }
     }
@@ -74,9 +79,9 @@ pub(super) fn find_lateness(report: &LoadReport) -> Option<MeasurementProblem> {
         let lateness = &report.adherence.lateness;
         let late = |nanos: Nanos| format_us(nanos.as_micros_f64());
         MeasurementProblem::Late(format!(
-            "the load generator did not keep its schedule: half of the requests were sent more than {} late, 1 in 100 more \
-             than {} late, with an objective of {}. This delay is the load generator's, not the server's: give it a CPU of its \
-             own (--cpu, --busy), lower the demand, or use several load generators",
+            "{LATE}: half of the requests were sent more than {} late, 1 in 100 more than {} late, with an objective of {}. \
+             This delay is the load generator's, not the server's: other programs, or too many requests, kept its CPU. Give \
+             it a CPU of its own (--cpu, --busy), demand less, or take a longer objective (--slo)",
             late(lateness.p50),
             late(lateness.p99),
             Nanos(report.slo_ns),

@@ -4,9 +4,8 @@
 use leeward_core::units::Nanos;
 use leeward_load::report::{LoadReport, Percentiles, RunEndReason};
 
-use super::CALIBRATION_TIME;
 use super::problems::MeasurementProblem;
-use crate::demo::format::{format_us, thousands};
+use crate::demo::format::{format_us, rate};
 use crate::table::{WIDTH, wrap};
 
 /// Formats the report. `capacity` is the ratio and the capacity, where the demand was a multiple of
@@ -24,15 +23,15 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
     let ended_at_client = measured.expired + measured.overflowed + measured.throttled;
     if let Some((ratio, capacity)) = capacity {
         text += &format!(
-            "demand                 {} k/s: {ratio} x {} k/s, as measured in {CALIBRATION_TIME} of closed loop before\n",
-            thousands(ratio * capacity),
-            thousands(capacity),
+            "demand                 {}: {ratio} x {}, as a closed loop measured before\n",
+            rate(ratio * capacity),
+            rate(capacity),
         );
     }
     text += &format!(
-        "goodput                {} k/s in time of {} k/s answered; objective {}\n",
-        thousands(report.goodput_per_s),
-        thousands(report.throughput_per_s),
+        "goodput                {} in time of {} answered; objective {}\n",
+        rate(report.goodput_per_s),
+        rate(report.throughput_per_s),
         Nanos(report.slo_ns),
     );
     text += &latency("latency", &report.latency);

@@ -8,6 +8,8 @@ use serde_json::{Value, json};
 use crate::demo::format::{format_us, multiple, percent};
 use crate::table::{Align, Table, WIDTH, wrap};
 
+/// Responses per second, relative to the capacity, above which the capacity was measured too low.
+const CAPACITY_EXCEEDED: f64 = 1.2;
 /// Peak of the spike, relative to the capacity.
 const SPIKE_PEAK: f64 = 2.0;
 /// Demand before and after the spike.
@@ -154,6 +156,16 @@ pub(crate) fn text(measured: &Measured, rows: &[RunRow]) -> String {
             "The load was late in {late} of {} runs: other programs keep this machine busy, and the latencies of these \
              runs are partly its own.",
             rows.len()
+        );
+        warnings += &wrap(&words, 0, WIDTH);
+    }
+    let most = rows.iter().map(|row| row.report.throughput_per_s).fold(0.0, f64::max);
+    if most > CAPACITY_EXCEEDED * measured.capacity.0 {
+        let words = format!(
+            "The service answered up to {most:.0} requests/s, more than the {:.0} that were measured before: other programs \
+             kept this machine busy then. So the demands were lower than the table says, and its lines do not compare. Run \
+             the demo again when the machine is quiet.",
+            measured.capacity.0
         );
         warnings += &wrap(&words, 0, WIDTH);
     }

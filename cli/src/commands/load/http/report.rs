@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use leeward_load::LoadReport;
 use leeward_load::report::{ClassReport, RequestCounts};
 
-use crate::demo::format::{format_us, thousands};
+use crate::demo::format::{format_us, rate};
 use crate::table::{WIDTH, wrap};
 
 /// Columns in front of a line's values.
@@ -39,9 +39,9 @@ pub(super) fn details(report: &LoadReport) -> String {
 fn class_line(class: &ClassReport) -> String {
     let us = |span: leeward_core::units::Nanos| format_us(span.as_micros_f64());
     format!(
-        "{:<INDENT$}goodput {} k/s, p50 {}, p99 {}, {:.1} % dropped",
+        "{:<INDENT$}goodput {}, p50 {}, p99 {}, {:.1} % dropped",
         format!("class {}", class.name),
-        thousands(class.goodput_per_s),
+        rate(class.goodput_per_s),
         us(class.latency.p50),
         us(class.latency.p99),
         100.0 * dropped_share(&class.measured),
