@@ -40,7 +40,7 @@
 /* Cost of acquiring and releasing a lock, in nanoseconds: with holds recorded, and with only waits
  * recorded. */
 #define LOCK_PAIR 6.0
-#define LOCK_WAITS 2.0
+#define LOCK_WAITS 1.3
 /* Part of the share that calls may take. Ticks and events get the rest, and also the part that
  * calls leave. While the clock is coarse, ticks and events need less. */
 #define FOR_CALLS 0.45
@@ -48,8 +48,10 @@
 /* Part of the calls' share that goes first to the functions with the fewest calls, long or
  * short. */
 #define FOR_RARE 0.2
-/* Part of the share above which locks or scheduler events are left out. */
+/* Part of the share above which holders of locks or scheduler events are left out, and above which
+ * waits for locks are. */
 #define FOR_OTHERS 0.4
+#define FOR_WAITS 0.6
 /* Results needed before locks or scheduler events are left out; program CPU time needed to weigh
  * scheduler events. */
 #define OTHERS_FROM 4
@@ -219,7 +221,7 @@ static void learn_cost(void) {
 static void leave_others_out(void) {
     double most = FOR_OTHERS * lw_config.overhead;
     if (lw_config.locks && locks == LW_LOCKS_ALL && lock_rate * LOCK_PAIR > most) {
-        locks = lock_rate * LOCK_WAITS > most ? LW_LOCKS_OFF : LW_LOCKS_WAITS;
+        locks = lock_rate * LOCK_WAITS > FOR_WAITS * lw_config.overhead ? LW_LOCKS_OFF : LW_LOCKS_WAITS;
         lw_locks_switch(locks);
     }
     if (!sched_out && sched_share > most) {
@@ -417,7 +419,9 @@ static void add_to_sums(struct lw_site *site, double unused) {
 
 static double estimate(void) { return cost_time > 0 ? cost_sum / cost_time : 0; }
 
-void lw_budget_words(char *text, size_t room) {
+bool lw_budget_words(char *text, size_t room) {
+    if (phase == OFF)
+        return false;
     memset(&sums, 0, sizeof sums);
     each_site(add_to_sums, 0);
     snprintf(text, room,
@@ -426,6 +430,7 @@ void lw_budget_words(char *text, size_t room) {
              estimate() * 100, (double)atomic_load(&lw_pace.tick) / 1000, call_cost, (unsigned long long)lw_overhead_handover(),
              (unsigned long long)sums.left_out, (unsigned long long)sums.functions, locks == LW_LOCKS_WAITS ? ", holders of locks too" : locks == LW_LOCKS_OFF ? ", locks too" : "", sched_out ? ", scheduler events too" : "",
              unreachable ? "; functions of some modules are always measured, for there is no memory in reach of their code" : "");
+    return true;
 }
 
 static int by_missed(const void *a, const void *b) {

@@ -19,6 +19,7 @@ void lw_config_default(struct lw_config *config) {
         working_directory[0] = '\0';
     *config = (struct lw_config){
         .tick = 1000,
+        .overhead = 0.08,
         .threshold = 1000,
         .lock_threshold = 1000,
         .segment = 64u << 20,

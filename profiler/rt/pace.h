@@ -56,7 +56,7 @@ uint64_t lw_overhead_tick(void);
 bool lw_overhead_look(uint64_t now, uint64_t ticks, uint64_t events);
 /* Sets the share that ticks and events may take from now on. Called by the control thread. */
 void lw_overhead_leave(double share);
-/* Cost of handing over one cache line on this machine, in nanoseconds; share that ticks and events
+/* Time to hand over one cache line on this machine, in nanoseconds; share that ticks and events
  * took lately. For any thread. */
 uint64_t lw_overhead_handover(void);
 double lw_overhead_share(void);
@@ -72,8 +72,8 @@ void lw_budget_begin(void);
 /* Counts calls from time to time, and chooses the functions to measure. */
 void lw_budget_step(void);
 void lw_budget_end(void);
-/* Writes a one-sentence summary of the budget. */
-void lw_budget_words(char *text, size_t room);
+/* Writes a one-sentence summary of the budget; false if the recording has none. */
+bool lw_budget_words(char *text, size_t room);
 /* Encodes the payload of a budget block; false if there is nothing to write. */
 bool lw_budget_encode(struct lw_payload *p, uint64_t now);
 

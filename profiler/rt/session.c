@@ -82,10 +82,8 @@ static void note_how_it_went(void) {
         lw_writer_note(1, LW_NOTE_OTHER, "the clock's thread could not move to the CPU that cpu= asks for");
     double all = (double)(lw_now() - LW_GET(began)) / 100;
     uint64_t coarse = atomic_load(&lw_pace.coarse), stills = atomic_load(&lw_pace.stills);
-    if (lw_config.overhead > 0) {
-        lw_budget_words(text, sizeof text);
+    if (lw_budget_words(text, sizeof text))
         lw_writer_note(0, LW_NOTE_CALLS, text);
-    }
     if (coarse > 0) {
         snprintf(text, sizeof text,
                  "the machine was busy: for %.0f %% of the time the clock slept between ticks of %llu us%s, and calls shorter than two of them may be missing",

@@ -196,7 +196,6 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
 #define SWITCHED(function, type)                                                                                                              \
     static int first_##function(type *lock);                                                                                                  \
     static int recorded_##function(type *lock);                                                                                               \
-    static int waits_##function(type *lock);                                                                                                  \
     static int (*now_##function)(type *) = first_##function;                                                                                  \
     static int first_##function(type *lock) {                                                                                                 \
         int (*expected)(type *) = first_##function;                                                                                           \
@@ -204,7 +203,7 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         return get_##function()(lock);                                                                                                        \
     }                                                                                                                                         \
     static void switch_##function(enum lw_locks what) {                                                                                       \
-        int (*to)(type *) = what == LW_LOCKS_ALL ? recorded_##function : what == LW_LOCKS_WAITS ? waits_##function : first_##function;        \
+        int (*to)(type *) = what == LW_LOCKS_ALL ? recorded_##function : what == LW_LOCKS_WAITS ? waits_for_##function() : first_##function;  \
         __atomic_store_n(&now_##function, to, __ATOMIC_RELEASE);                                                                              \
     }                                                                                                                                         \
     /* A tail jump keeps the program's return address; a sanitizer would turn it into a call. The                                             \
@@ -240,6 +239,7 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         int result = KNOWN(try)(lock);                                                                                                        \
         return LW_UNLIKELY(result != 0) ? waited_##function(lock, result, HERE) : 0;                                                          \
     }                                                                                                                                         \
+    static int (*waits_for_##function(void))(type *) { return waits_##function; }                                                             \
     SWITCHED(function, type) {                                                                                                                \
         int result = KNOWN(try)(lock);                                                                                                        \
         if (LW_UNLIKELY(result != 0))                                                                                                         \
@@ -247,9 +247,9 @@ static inline bool is_wanted(const volatile void *lock, enum lw_object object) {
         acquired(lock, object_, HERE, LW_GET(now), 0);                                                                                        \
         return 0;                                                                                                                             \
     }
-/* For functions that never wait. */
+/* Target while only waits are recorded, for functions that never wait: the real one. */
 #define WITHOUT_WAIT(function, type)                                                                                                          \
-    static int waits_##function(type *lock) { return KNOWN(function)(lock); }
+    static int (*waits_for_##function(void))(type *) { return get_##function(); }
 #define TRY(function, type, object_)                                                                                                          \
     WITHOUT_WAIT(function, type)                                                                                                              \
     SWITCHED(function, type) {                                                                                                                \

@@ -49,9 +49,9 @@ pub(crate) struct Recording {
     /// Resolution of the times of calls; by default 1us, with --overhead as fine as that allows
     #[arg(long, value_name = "SPAN")]
     pub(crate) tick: Option<String>,
-    /// Largest share of the program's CPU time that recording may take, such as 5%, or `off`. To
-    /// keep within it, recording omits the shortest and most frequent functions, and adapts the
-    /// tick, unless --tick is given
+    /// Largest share of the program's CPU time that recording may take, such as 5%, or `off`; by
+    /// default 8% at a tick of 1us. To keep within it, recording omits the shortest and most
+    /// frequent functions, and with this option adapts the tick, unless --tick is given
     #[arg(long, value_name = "PERCENT")]
     pub(crate) overhead: Option<String>,
     /// Shortest call that is recorded
