@@ -34,6 +34,8 @@ pub struct PollContext<'a, C> {
     pub(crate) admission: &'a mut dyn Admission,
     pub(crate) rng: &'a mut FastRng,
     pub(crate) shared: &'a Shared<Job<C>>,
+    /// Place for a call that this core runs next, during its connection's turn.
+    pub(crate) next: Option<&'a mut Option<Job<C>>>,
     pub(crate) watch: Option<&'a Watch>,
 }
 
@@ -105,11 +107,14 @@ impl<C> PollContext<'_, C> {
         reason
     }
 
-    /// Queues a call on this core.
+    /// Queues a call on this core. During its connection's turn, the core runs it next.
     pub(crate) fn queue(&mut self, call: C, is_admitted: bool) {
         let address = ReplyAddress { core: self.core, connection: self.id };
         let job = Job { reply_to: address, arrival: self.arrival(), queued: self.now, is_admitted, call };
-        self.shared.queues.push(self.core, self.now, Work::Job(job));
+        match self.next.take() {
+            Some(next) => *next = Some(job),
+            None => _ = self.shared.queues.push(self.core, self.now, Work::Job(job)),
+        }
     }
 }
 

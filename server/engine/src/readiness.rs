@@ -106,10 +106,17 @@ impl Readiness {
         self.dirty.pop()
     }
 
-    /// Time for which the first of these connections has waited.
+    /// Time for which the first of these connections has waited; zero if there is none.
     #[inline]
     pub(crate) fn dirty_for(&self, now: Time) -> Nanos {
-        now.since(self.dirty_since)
+        if self.dirty.is_empty() { Nanos::ZERO } else { now.since(self.dirty_since) }
+    }
+
+    /// Returns whether these connections may wait for more responses, if those take `work`, so that
+    /// none waits longer than `most`.
+    #[inline]
+    pub(crate) fn may_wait(&self, now: Time, work: Nanos, most: Nanos) -> bool {
+        self.dirty_for(now) + work <= most
     }
 }
 
@@ -208,6 +215,16 @@ mod tests {
         assert_eq!([readiness.pop_dirty(), readiness.pop_dirty(), readiness.pop_dirty()], [Some(8), Some(7), None]);
         readiness.flush_later(&mut listed[1], 8, Time(300));
         assert_eq!(readiness.dirty_for(Time(310)), Nanos(10));
+    }
+
+    #[test]
+    fn responses_wait_for_company_that_comes_in_time() {
+        let (mut readiness, mut listed) = (Readiness::new(), ListFlags::default());
+        assert!(readiness.may_wait(Time(1_000), Nanos(12), Nanos(12)), "nothing waits yet");
+        assert!(!readiness.may_wait(Time(1_000), Nanos(13), Nanos(12)), "the next would take too long");
+        readiness.flush_later(&mut listed, 7, Time(1_000));
+        assert!(readiness.may_wait(Time(1_002), Nanos(10), Nanos(12)));
+        assert!(!readiness.may_wait(Time(1_003), Nanos(10), Nanos(12)), "the first has waited");
     }
 
     #[test]

@@ -6,6 +6,7 @@ mod support;
 use leeward_core::units::Nanos;
 use leeward_kv::store::RequestContext;
 use leeward_testkit::greetings::GREETINGS;
+use leeward_testkit::require::retry_if_busy;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -42,6 +43,24 @@ fn requests_in_a_row_are_answered_in_their_order() {
         }
     }
     server.stop().unwrap();
+}
+
+#[test]
+fn requests_that_were_sent_at_once_share_a_write_beside_other_clients() {
+    retry_if_busy(|| {
+        let server = serve(&store());
+        let mut clients: Vec<Client> = (0..32).map(|_| Client::new(server.address())).collect();
+        for _ in 0..50 {
+            clients.iter_mut().for_each(|client| client.send(b"get a\r\nget b\r\nget c\r\nget d\r\n"));
+            for client in &mut clients {
+                client.0.read_exact(&mut [0; 4 * b"END\r\n".len()]).unwrap();
+            }
+        }
+        let counts = server.stop().unwrap();
+        assert_eq!(counts.completed, 32 * 50 * 4);
+        let enough = counts.writes * 2 <= counts.completed;
+        if enough { Ok(()) } else { Err(format!("{} writes for {} answers", counts.writes, counts.completed)) }
+    });
 }
 
 #[test]

@@ -66,13 +66,15 @@ const RESERVED_TOKENS: [Token; 6] = [WAKER, LISTENER, PARKED, EVENT_SOURCE, DATA
 const BATCH: usize = 16;
 /// Maximum explicit credits per control tick and core.
 const WAKES_PER_TICK: usize = 64;
-/// Time for which a response waits for others while its client has more calls in flight. A write
-/// costs as much as several microseconds of work.
-const COALESCE: Nanos = Nanos(20_000);
-/// A response that took less than this waits for those of other connections, up to [`COALESCE`]. A
-/// shared write saves each a microsecond or two, which does not pay if the client waits longer than
-/// that.
-const QUICK: Nanos = Nanos(2_000);
+/// Part of the objective for which a response may wait for others while calls are queued: a
+/// sixteenth. A write costs as much as several microseconds of work, and responses share one.
+const COMPANY_DIVISOR: u64 = 16;
+/// Longest such wait. More company saves each response little.
+const COMPANY_MAX: Nanos = Nanos(20_000);
+/// Turn of a connection whose requests run one after the other: those that its client sent at once
+/// run in a row, and share a write. Short enough that all connections of a poll have one within an
+/// objective.
+const TURN: Nanos = Nanos(4_000);
 /// Time after which handshakes without quota are tried again.
 const HANDSHAKES_WAIT: Nanos = Nanos(500_000);
 /// Period of the scan for silent and stuck peers.
@@ -93,6 +95,16 @@ pub(crate) enum FlushMode {
     Immediate,
     /// With other connections' responses in one system call, if the kernel supports it.
     Batched,
+}
+
+/// End of a call's run.
+enum JobEnd {
+    /// The call goes on as a task.
+    Task(ReadyTask),
+    Answered {
+        began: Time,
+        now: Time,
+    },
 }
 
 pub(crate) struct Core<P: Protocol, S> {
@@ -339,6 +351,37 @@ impl<P: Protocol, S: Stream> Core<P, S> {
         }
     }
 
+    /// Runs a call, and answers it if it ends. The first call of a turn begins that turn.
+    fn run_job(&mut self, job: Job<P::Call>, is_first: bool) -> JobEnd {
+        let Job { reply_to: address, arrival: arrived, queued, is_admitted, call } = job;
+        let began = self.state.clock_now();
+        let waited = began.since(arrived);
+        if is_first && P::IS_SERIAL && !self.handle().is_shadow() {
+            self.state.turn_end = began + TURN;
+        }
+        if let Some(watch) = &self.state.handle.engine.watch {
+            watch.record_wait(self.state.index, WaitStage::Worker, began.since(queued));
+        }
+        if is_admitted && let Verdict::Reject(reason) = self.state.admission.on_dequeue(waited) {
+            self.deliver(address, P::reject(call, reason), began, FlushMode::Batched);
+            return JobEnd::Answered { began, now: began };
+        }
+        let method = P::method(&call);
+        let done = match self.protocol.execute(call, arrived, waited, &mut self.state.free_buffers) {
+            ExecuteOutcome::Task(task) => {
+                self.state.turn_end = Time::ZERO;
+                return JobEnd::Task(task);
+            }
+            ExecuteOutcome::Done(done) => done,
+        };
+        let now = self.state.clock_now();
+        if let Some(watch) = &self.state.handle.engine.watch {
+            watch.record_cost(self.state.index, method, now.since(began));
+        }
+        self.deliver(address, done, now, FlushMode::Batched);
+        JobEnd::Answered { began, now }
+    }
+
     // ---- what is due ----
 
     fn wake_sessions(&mut self, now: Time) {
@@ -430,9 +473,9 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
         if has_messages {
             self.receive_messages(now);
         }
-        let is_due =
-            |local: &CoreState<P>| local.readiness.dirty_for(now) >= COALESCE || local.handle.shared.queues.are_empty();
-        if !self.state.readiness.dirty().is_empty() && is_due(&self.state) {
+        let waited = self.state.readiness.dirty_for(now);
+        let is_due = || waited >= self.state.company_max() || self.handle().shared.queues.are_empty();
+        if !self.state.readiness.dirty().is_empty() && is_due() {
             self.flush_all(now);
         }
         self.retransmit(now);
@@ -497,28 +540,19 @@ impl<P: Protocol, S: Stream> Network for Core<P, S> {
     }
 
     fn run(&mut self, _: Time, job: Job<P::Call>) -> Option<ReadyTask> {
-        let Job { reply_to: address, arrival: arrived, queued, is_admitted, call } = job;
-        let began = self.state.clock_now();
-        let waited = began.since(arrived);
-        if let Some(watch) = &self.state.handle.engine.watch {
-            watch.record_wait(self.state.index, WaitStage::Worker, began.since(queued));
-        }
-        if is_admitted && let Verdict::Reject(reason) = self.state.admission.on_dequeue(waited) {
-            self.deliver(address, P::reject(call, reason), began, FlushMode::Batched);
-            return None;
-        }
-        let method = P::method(&call);
-        let done = match self.protocol.execute(call, arrived, waited, &mut self.state.free_buffers) {
-            ExecuteOutcome::Task(task) => return Some(task),
-            ExecuteOutcome::Done(done) => done,
+        let (began, mut now) = match self.run_job(job, true) {
+            JobEnd::Task(task) => return Some(task),
+            JobEnd::Answered { began, now } => (began, now),
         };
-        let now = self.state.clock_now();
-        if let Some(watch) = &self.state.handle.engine.watch {
-            watch.record_cost(self.state.index, method, now.since(began));
+        while let Some(job) = self.state.next.take() {
+            match self.run_job(job, false) {
+                JobEnd::Task(task) => return Some(task),
+                JobEnd::Answered { now: end, .. } => now = end,
+            }
         }
-        let flush = if now.since(began) < QUICK { FlushMode::Batched } else { FlushMode::Immediate };
-        self.deliver(address, done, now, flush);
-        if now.since(began) >= COALESCE {
+        self.state.turn_end = Time::ZERO;
+        // The next responses probably take as long as these.
+        if !self.state.readiness.may_wait(now, now.since(began), self.state.company_max()) {
             self.flush_all(now);
         }
         None

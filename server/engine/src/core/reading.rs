@@ -90,7 +90,8 @@ impl<P: Protocol> CoreState<P> {
             self.read_later(peer);
             return PeerOutcome::Keep;
         }
-        if P::input(&mut peer.connection).buffered() > 0 {
+        let buffered = P::input(&mut peer.connection).buffered();
+        if buffered > 0 {
             // Besides an incomplete request, these may be requests that an earlier quantum left.
             let waited = if peer.held_back { Nanos::ZERO } else { now.since(peer.quantum_end) };
             match self.handle_requests(peer, protocol, waited, now) {
@@ -108,8 +109,10 @@ impl<P: Protocol> CoreState<P> {
         {
             peer.held_back = true;
             // The end of an unread connection is not seen, but a broken one can receive nothing any
-            // more.
-            return if peer.stream.is_broken() { PeerOutcome::Close } else { PeerOutcome::Keep };
+            // more. A connection whose request was just handled is asked after the answer.
+            let has_advanced = P::input(&mut peer.connection).buffered() < buffered;
+            let is_broken = !has_advanced && peer.stream.is_broken();
+            return if is_broken { PeerOutcome::Close } else { PeerOutcome::Keep };
         }
         if peer.has_ended {
             peer.readable = false;

@@ -1,6 +1,6 @@
 //! Everything of a core besides its peers, and its work on one peer that is passed in.
 
-use super::{FlushMode, PeerOutcome};
+use super::{COMPANY_DIVISOR, COMPANY_MAX, FlushMode, PeerOutcome};
 use crate::backlog::{self, Backlog};
 use crate::connection_io::OutboundDatagrams;
 use crate::fair_shares::FairShares;
@@ -37,6 +37,9 @@ pub(crate) struct CoreState<P: Protocol> {
     /// Number of closing connections.
     pub(super) closing: usize,
     pub(super) readiness: Readiness,
+    /// End of a connection's turn, while one runs; and the connection's next call in it.
+    pub(super) turn_end: Time,
+    pub(super) next: Option<Job<P::Call>>,
     pub(super) waits: PollWaits,
     pub(super) stopping_since: Option<Time>,
     /// Outgoing datagrams, if datagrams are served.
@@ -63,6 +66,8 @@ impl<P: Protocol> CoreState<P> {
             backlog: Backlog::new(limits.send_memory),
             closing: 0,
             readiness: Readiness::new(),
+            turn_end: Time::ZERO,
+            next: None,
             waits: PollWaits::default(),
             stopping_since: None,
             outbound: None,
@@ -105,8 +110,14 @@ impl<P: Protocol> CoreState<P> {
             admission: self.admission.as_mut(),
             rng: &mut self.rng,
             shared: &self.handle.shared,
+            next: (now < self.turn_end).then_some(&mut self.next),
             watch: self.handle.engine.watch.as_deref(),
         }
+    }
+
+    /// Longest wait of a response for others that can share its write.
+    pub(super) fn company_max(&self) -> Nanos {
+        Nanos(self.limits.slo.0 / COMPANY_DIVISOR).min(COMPANY_MAX)
     }
 
     // ---- the delay of packets ----
@@ -207,7 +218,7 @@ impl<P: Protocol> CoreState<P> {
         let is_long = peer.out.unsent() > backlog::SHORT_ANSWER;
         if P::IS_SERIAL && !is_long && P::input(&mut peer.connection).buffered() > 0 && peer.may_be_read(&self.limits) {
             peer.quantum_end = now;
-            if FairShares::is_poll_due(now.since(self.waits.polled())) {
+            if now >= self.turn_end && FairShares::is_poll_due(now.since(self.waits.polled())) {
                 // The quantum is over: other connections may have requests by now.
                 peer.held_back = false;
                 self.read_later(peer);
