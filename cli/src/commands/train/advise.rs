@@ -18,7 +18,7 @@ use crate::stdout;
 /// Recommend threading setups for a service and its loads
 ///
 /// Trains as `leeward train` does, and recommends a setup for each load and one for all loads, with
-/// the confidence of each. Writes the curves for `auto`.
+/// the confidence of each. Writes the curves for the policy `leeward`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = ADVISE)]
 pub(crate) struct AdviseArgs {
@@ -30,8 +30,8 @@ pub(crate) struct AdviseArgs {
     /// Write the curves to this file, such as curves.toml
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Measure the recommended setups and `auto` again, with other requests, beside every setup
-    /// that may be better
+    /// Measure the recommended setups and the policy `leeward` again, with other requests, beside
+    /// every setup that may be better
     #[arg(long)]
     check: bool,
     /// Print the recommendations as one JSON object

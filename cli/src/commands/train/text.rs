@@ -58,8 +58,9 @@ pub(super) fn as_json(curve: &Curve) -> Value {
 
 /// The advice: sentences, then the table that supports it.
 pub(super) fn advice(advice: &Advice, question: &AdviceQuery, file: Option<&Path>) -> String {
-    let auto = file.map_or("`auto` with curves (--out)".into(), |file| format!("`auto` with {}", file.display()));
-    let mut text = format!("use           {}; or {auto}\n", steps(advice));
+    let policy =
+        file.map_or("`leeward` with curves (--out)".into(), |file| format!("`leeward` with {}", file.display()));
+    let mut text = format!("use           {}; or {policy}\n", steps(advice));
     if let Some(alone) = &advice.single {
         text += &format!("one setup     {}\n", describe_single(alone));
     }
@@ -124,7 +125,7 @@ pub(super) fn retest(fresh: &[RetestResult], question: &AdviceQuery) -> String {
         ("advised", Align::Left),
         (tail, Align::Right),
         ("over best", Align::Right),
-        ("auto over best", Align::Right),
+        ("leeward over best", Align::Right),
         ("best", Align::Left),
     ];
     let mut table = Table::new(&columns);

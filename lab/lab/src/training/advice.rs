@@ -8,7 +8,7 @@ use leeward_threading::curves::{Curve, CurvePoint, Curves, Envelope, Objective, 
 
 /// Ratio to the best setup up to which a setup counts as equal; the policy's `gain` is the same.
 const TIE_FACTOR: f64 = 1.05;
-/// Part of a setup's sustained load for which it is advised.
+/// Part of a setup's sustained load for which it is advised, if that load is known well.
 const MARGIN: f64 = 0.9;
 /// Additional margin, because loads are rounded.
 const ROUNDING_MARGIN: f64 = 1.001;
@@ -110,9 +110,9 @@ pub fn max_advised_load(highest: Rate) -> Rate {
 
 /// The advice that these curves give.
 pub fn advise(curves: &Curves, question: &AdviceQuery) -> Advice {
-    let envelope = Envelope::new(curves.clone(), Objective::Latency(question.tail), MARGIN);
+    let envelope = Envelope::new(with_sure_ends(curves), Objective::Latency(question.tail), MARGIN);
     let loads = loads(question);
-    let rows: Vec<AdviceRow> = loads.iter().map(|load| row(&envelope, question, *load)).collect();
+    let rows: Vec<AdviceRow> = loads.iter().map(|load| row(curves, &envelope, question, *load)).collect();
     let kept = rows.iter().filter(|row| row.tail <= question.slo && is_sustained(curves, row));
     Advice {
         steps: steps(&envelope, question, &loads),
@@ -121,6 +121,20 @@ pub fn advise(curves: &Curves, question: &AdviceQuery) -> Advice {
         max_slo_load: kept.map(|row| row.load).next_back(),
         rows,
     }
+}
+
+/// Curves whose sustained load is at most what is surely sustained.
+///
+/// Near its end a setup's tail rises with the load's distance from that end, so an end that is
+/// known within a factor is advised only up to that factor below. [`MARGIN`] covers the first
+/// tenth.
+fn with_sure_ends(curves: &Curves) -> Curves {
+    let shortened = |curve: &Curve| {
+        let spread = nearest(curve, Rate(curve.max_load)).map_or(0.0, |point| point.spread);
+        let part = (1.0 / (1.0 + spread) / MARGIN).min(1.0);
+        Curve { max_load: (curve.max_load * part).max(curve.points[0].load), ..curve.clone() }
+    };
+    Curves::new(curves.all().iter().map(shortened).collect()).unwrap_or_else(|_| curves.clone())
 }
 
 fn is_sustained(curves: &Curves, row: &AdviceRow) -> bool {
@@ -201,11 +215,13 @@ fn tail_ratio(envelope: &Envelope, curve: &Curve, load: Rate) -> Option<f64> {
     Some(envelope.score(curve, load)? / envelope.score(best, load)?.max(1.0))
 }
 
-fn row(envelope: &Envelope, question: &AdviceQuery, load: Rate) -> AdviceRow {
+/// Advice for one load. `curves`: as measured.
+fn row(curves: &Curves, envelope: &Envelope, question: &AdviceQuery, load: Rate) -> AdviceRow {
     let best = choice(envelope, question, load);
+    let best = curves.get(best.setup).unwrap_or(best);
     let tail = |curve: &Curve| curve.latency(question.tail, Rate(load.0.min(curve.max_load))).unwrap_or(Nanos::MAX);
-    let others =
-        envelope.curves().all().iter().filter(|curve| curve.setup != best.setup && envelope.is_eligible(curve, load));
+    let is_other = |curve: &&Curve| curve.setup != best.setup && load.0 <= curve.max_load * MARGIN;
+    let others = curves.all().iter().filter(is_other);
     let second = others.min_by_key(|curve| tail(curve));
     let confidence = second.map_or(Confidence::Sure, |second| confidence(best, second, tail(best), tail(second), load));
     AdviceRow {

@@ -190,6 +190,20 @@ fn between_equally_good_setups_the_one_with_more_capacity_is_advised() {
     assert_eq!(advised(0.3), ("SDB1-4".into(), "SDB1-4".into(), Confidence::Unsure));
 }
 
+#[test]
+fn a_setup_is_advised_as_far_below_its_end_as_that_end_is_uncertain() {
+    let advised = |spread: f64, load: f64| {
+        let mut curves = vec![curve("SIP1", 100.0, 1.0, 1_000.0), curve("SDB1-4", 200.0, 1.0, 4_000.0)];
+        curves[0].points[1].spread = spread;
+        let (slo, tail) = (Nanos::from_millis(1), TailPercentile::P99);
+        let question = AdviceQuery { slo, tail, min_load: Rate(load), max_load: Rate(load * 1.01) };
+        advise(&Curves::new(curves).unwrap(), &question).rows[0].best.to_string()
+    };
+    // The usual margin covers a tenth.
+    assert_eq!([advised(0.02, 890.0), advised(0.1, 890.0), advised(0.02, 910.0)], ["SIP1", "SIP1", "SDB1-4"]);
+    assert_eq!([advised(0.5, 660.0), advised(0.5, 670.0)], ["SIP1", "SDB1-4"]);
+}
+
 /// A simulated tier with gRPC's costs and the paper's leaves.
 fn tier() -> leeward_sim::SimConfig {
     use leeward_sim::config::{SimConfig, Workload};
