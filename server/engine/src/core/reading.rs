@@ -1,6 +1,6 @@
 //! Reads connections: the order, the quantum of each, and the wait of the bytes read.
 
-use super::{Core, CoreState, PeerOutcome, RESERVED_TOKENS, ReadyEvent};
+use super::{BATCH, Core, CoreState, PeerOutcome, RESERVED_TOKENS, ReadyEvent};
 use crate::backlog;
 use crate::batch::{BUFFER_BYTES, SOCKETS};
 use crate::fair_shares::QuantumCounts;
@@ -26,37 +26,49 @@ enum Remainder {
 }
 
 impl<P: Protocol, S: Stream> Core<P, S> {
-    /// Reads this poll's connections in one system call, if the kernel supports it and there are
-    /// several. The bytes stay in the protocols' buffers until [`CoreState::read`] handles them.
+    /// Reads this poll's connections, [`SOCKETS`] with a system call, if the kernel supports it and
+    /// there are several. The bytes stay in the protocols' buffers until [`CoreState::read`]
+    /// handles them.
     pub(super) fn read_ahead(&mut self, unread: &[ConnectionId], events: &Events) {
         let Core { peers, state: local, .. } = self;
-        let Some(batch) = &mut local.receiver.batch else { return };
+        if local.receiver.batch.is_none() {
+            return;
+        }
         let put_off = unread.iter().map(|id| id.slot as usize);
         let readable = events.iter().filter(|event| ReadyEvent::from(*event).readable).map(|event| event.token());
         let found = readable.filter(|token| !RESERVED_TOKENS.contains(token)).map(|Token(slot)| slot);
-        let (mut slots, mut sizes, mut count) = ([0; SOCKETS], [0; SOCKETS], 0);
+        let (mut slots, mut sizes, mut count) = ([0; 2 * BATCH], [0; 2 * BATCH], 0);
         for slot in put_off.chain(found) {
             let Some(peer) = peers.get_slot(slot as u32) else { continue };
             if !peer.may_be_read_ahead(&local.limits) || peer.share.is_idle() {
                 continue;
             }
-            if count < SOCKETS && !slots[..count].contains(&slot) {
+            if count < slots.len() && !slots[..count].contains(&slot) {
                 (slots[count], sizes[count]) = (slot, P::input(&mut peer.connection).spare().len().min(BUFFER_BYTES));
                 count += 1;
             }
         }
-        if count < 2 {
-            return;
+        for (slots, sizes) in slots[..count].chunks(SOCKETS).zip(sizes.chunks(SOCKETS)) {
+            self.read_some(slots, sizes);
         }
+    }
+
+    /// Reads the connections in these slots, each up to its size, if there are several.
+    fn read_some(&mut self, slots: &[usize], sizes: &[usize]) {
+        let Core { peers, state: local, .. } = self;
+        let Some(batch) = local.receiver.batch.as_mut().filter(|_| slots.len() > 1) else { return };
         let socket = |slot: usize| peers.peek(slot).and_then(|peer| peer.stream.raw());
         let Some(first) = socket(slots[0]) else { return };
-        // Entries beyond `count` only fill the array and are not read.
-        let sockets: [_; SOCKETS] = std::array::from_fn(|at| (socket(slots[at]).unwrap_or(first), sizes[at]));
-        batch.receive(&sockets[..count]);
+        // Entries beyond the slots only fill the array and are not read.
+        let at = |at: usize| slots.get(at).copied().zip(sizes.get(at).copied());
+        let sockets: [_; SOCKETS] = std::array::from_fn(|index| {
+            at(index).map_or((first, 0), |(slot, size)| (socket(slot).unwrap_or(first), size))
+        });
+        batch.receive(&sockets[..slots.len()]);
         let mut longest = Nanos::ZERO;
-        for at in 0..count {
-            let Some(peer) = peers.get_slot(slots[at] as u32) else { continue };
-            peer.receive_ahead(sizes[at], batch.received(at));
+        for (at, (slot, size)) in slots.iter().zip(sizes).enumerate() {
+            let Some(peer) = peers.get_slot(*slot as u32) else { continue };
+            peer.receive_ahead(*size, batch.received(at));
             if let Some(Ok(received)) = &peer.ahead {
                 longest = longest.max(peer.queueing_delay(received, Nanos::ZERO, local.waits.polled()));
             }
@@ -90,8 +102,7 @@ impl<P: Protocol> CoreState<P> {
             self.read_later(peer);
             return PeerOutcome::Keep;
         }
-        let buffered = P::input(&mut peer.connection).buffered();
-        if buffered > 0 {
+        if P::input(&mut peer.connection).buffered() > 0 {
             // Besides an incomplete request, these may be requests that an earlier quantum left.
             let waited = if peer.held_back { Nanos::ZERO } else { now.since(peer.quantum_end) };
             match self.handle_requests(peer, protocol, waited, now) {
@@ -109,9 +120,8 @@ impl<P: Protocol> CoreState<P> {
         {
             peer.held_back = true;
             // The end of an unread connection is not seen, but a broken one can receive nothing any
-            // more. A connection whose request was just handled is asked after the answer.
-            let has_advanced = P::input(&mut peer.connection).buffered() < buffered;
-            let is_broken = !has_advanced && peer.stream.is_broken();
+            // more. The poll reports both as a hang-up.
+            let is_broken = peer.hung_up && peer.stream.is_broken();
             return if is_broken { PeerOutcome::Close } else { PeerOutcome::Keep };
         }
         if peer.has_ended {
