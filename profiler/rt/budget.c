@@ -40,7 +40,7 @@
 /* Cost of acquiring and releasing a lock, in nanoseconds: with holds recorded, and with only waits
  * recorded. */
 #define LOCK_PAIR 6.0
-#define LOCK_WAITS 1.3
+#define LOCK_WAITS 2.0
 /* Part of the share that calls may take. Ticks and events get the rest, and also the part that
  * calls leave. While the clock is coarse, ticks and events need less. */
 #define FOR_CALLS 0.45
