@@ -84,8 +84,9 @@ def close_books(service, _connection):
     other.ask("/closing")
 
 
-def get_pages(_service, connection):
-    connection.ask(b"get " + b" ".join(b"page:%d" % number for number in range(10)) + b"\r\n", b"\r\nEND\r\n")
+def get_pages(service, connection):
+    connection.send(b"get " + b" ".join(b"page:%d" % number for number in range(service.pages)) + b"\r\n")
+    connection.skip(b"\r\nEND\r\n")
 
 
 # Nothing of the service runs meanwhile: it waits where it waits for work, until someone else acts.
@@ -122,7 +123,7 @@ FAULTS = [
     # A background thread dumps, and sleeps after every thousand items: most time passes there.
     Fault("memcached", "metadump", lambda service, connection: connection.ask(b"lru_crawler metadump all\r\n"),
           ("key=%s exp=%ld la=%llu cas=%llu fetch=%s cls=%u size=%lu", "Starting LRU crawler")),
-    # The socket holds less than the answer: it sends, and waits until the client has read.
+    # The sockets hold a fifth of the answer: it sends, and waits until the client has read.
     Fault("memcached", "multiget", get_pages, rf"^((__)?(libc_)?sendmsg|{NOTHING_RUNS})$"),
     Fault("go", "cpu", lambda service, connection: connection.ask("/report"), r"^main\.(report|buildReport)(\.func\d+)?$"),
     Fault("go-stripped", "cpu", lambda service, connection: connection.ask("/report"),

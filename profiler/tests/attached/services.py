@@ -252,7 +252,7 @@ class PostgresService(Service):
 
 
 class MemcachedService(Service):
-    name, items = "memcached", 60_000
+    name, items, pages = "memcached", 60_000, 40
 
     def begin(self):
         self.program = program = tool("memcached", "memcached")
@@ -264,7 +264,7 @@ class MemcachedService(Service):
         for first in range(0, self.items, 1000):
             connection.send(b"".join(b"set key:%d 0 0 64 noreply\r\n%s\r\n" % (number, b"x" * 64)
                                      for number in range(first, first + 1000)))
-        for number in range(40):
+        for number in range(self.pages):
             connection.ask(b"set page:%d 0 0 500000\r\n%s\r\n" % (number, b"y" * 500_000), b"STORED\r\n")
         # Every key is stored now, and this one tells the class of its size.
         statistics = connection.ask(b"stats items\r\n").decode()
