@@ -10,14 +10,13 @@ LIMIT_SECONDS = 30
 
 class Connection:
     """A TCP connection to a port of this machine, with a buffer of what was received."""
-    # Bytes that the kernel holds for the client; it chooses where this is None.
-    held = None
 
-    def __init__(self, port):
+    def __init__(self, port, held=None):
+        """`held`: bytes that the kernel holds for the client, who has not read; it chooses by default."""
         self.socket = socket.socket()
         self.socket.settimeout(LIMIT_SECONDS)
-        if self.held:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.held)
+        if held:
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, held)
         self.socket.connect(("127.0.0.1", port))
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.buffer = bytearray()
@@ -98,9 +97,6 @@ class Http(Connection):
 
 
 class Memcached(Connection):
-    # A long answer waits in the service until the client has read.
-    held = 1 << 17
-
     def ask(self, line, end=b"END\r\n"):
         self.send(line)
         return self.until(end)

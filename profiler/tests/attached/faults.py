@@ -8,7 +8,7 @@ import threading
 import time
 import typing
 
-from clients import Http, Postgres, Redis
+from clients import Http, Memcached, Postgres, Redis
 
 EVAL = "local t = 0 for i = 1, 1000000 do t = t + i % 7 end return t"
 
@@ -84,9 +84,16 @@ def close_books(service, _connection):
     other.ask("/closing")
 
 
-def get_pages(service, connection):
-    connection.send(b"get " + b" ".join(b"page:%d" % number for number in range(service.pages)) + b"\r\n")
-    connection.skip(b"\r\nEND\r\n")
+def get_pages(service, _connection):
+    # The answer waits in the service until this client has read.
+    other = service.reader = getattr(service, "reader", None) or Memcached(service.port, held=1 << 17)
+    other.send(b"get " + b" ".join(b"page:%d" % number for number in range(service.pages)) + b"\r\n")
+    other.skip(b"\r\nEND\r\n")
+
+
+def dump(connection, line):
+    connection.send(line)
+    connection.skip(b"END\r\n")
 
 
 # Nothing of the service runs meanwhile: it waits where it waits for work, until someone else acts.
@@ -118,10 +125,10 @@ FAULTS = [
           r"^(ProcSleep|WaitOnLock|LockAcquire\w*|XactLockTableWait|heap_update|heap_lock_tuple|heapam_tuple_update|"
           r"table_tuple_update|WaitLatch)$", before=hold_row),
     Fault("memcached", "cachedump",
-          lambda service, connection: connection.ask(f"stats cachedump {service.slab} 0\r\n".encode()),
+          lambda service, connection: dump(connection, f"stats cachedump {service.slab} 0\r\n".encode()),
           ("ITEM %s [%d b; %llu s]",)),
     # A background thread dumps, and sleeps after every thousand items: most time passes there.
-    Fault("memcached", "metadump", lambda service, connection: connection.ask(b"lru_crawler metadump all\r\n"),
+    Fault("memcached", "metadump", lambda service, connection: dump(connection, b"lru_crawler metadump all\r\n"),
           ("key=%s exp=%ld la=%llu cas=%llu fetch=%s cls=%u size=%lu", "Starting LRU crawler")),
     # The sockets hold a fifth of the answer: it sends, and waits until the client has read.
     Fault("memcached", "multiget", get_pages, rf"^((__)?(libc_)?sendmsg|{NOTHING_RUNS})$"),
