@@ -46,7 +46,7 @@ fn run() -> Result<(), SourceError> {
         source.poll(&mut |record| seen.take(record.thread, record.kind))?;
     }
     seen.print();
-    println!("{:#?}\ncost {:?}", source.report(), Duration::from_nanos(source.cost()));
+    println!("{:#?}\ncost {:?}", source.report(), Duration::from_nanos(source.cost(true)));
     Ok(())
 }
 

@@ -14,7 +14,9 @@
 //! | [`perf`] | perf events: samples and switches with stacks |
 //! | [`unwind`] | stacks of programs without frame pointers |
 //! | [`probe`] | requests: uprobes and system calls, filtered in the kernel by BPF |
+//! | [`windows`] | a limit of what recording costs: windows of time in which sources record |
 //! | [`convert`] | records to a trace: calls from samples |
+//! | [`clock`] | times |
 //!
 //! Everything in the kernel that this crate uses belongs to a file descriptor, so nothing is left
 //! behind when the process ends, by `kill -9` or otherwise.
@@ -33,9 +35,11 @@
 //!
 //! Contains no analysis of a trace, and no command line.
 
+pub mod clock;
 pub mod convert;
 pub mod perf;
 pub mod probe;
 pub mod process;
 pub mod record;
 pub mod unwind;
+pub mod windows;

@@ -4,6 +4,8 @@
 
 use std::sync::Arc;
 
+use crate::probe::bpf::RunningProgram;
+
 /// Addresses of a stack, the innermost first. The first is where the thread is; the others are
 /// return addresses.
 pub type Stack = Arc<[u64]>;
@@ -183,6 +185,18 @@ pub trait RecordSource {
         self.poll(report)
     }
 
-    /// CPU time in nanoseconds that this source has cost the recorded process, as an estimate.
-    fn cost(&self) -> u64;
+    /// Begins or stops to record; at first it records. What was recorded can still be polled. Off,
+    /// it costs the recorded process nothing. What began before it is on again is left out.
+    ///
+    /// # Errors
+    /// The kernel refuses what it allowed before.
+    fn set_recording(&mut self, is_on: bool) -> Result<(), SourceError>;
+
+    /// Programs in the kernel that run for this source while it records.
+    fn programs(&self) -> Vec<RunningProgram<'_>>;
+
+    /// CPU time in nanoseconds that this source has cost the recorded process, as an estimate:
+    /// without that of its programs, and without the recorder's own. `with_programs` adds an
+    /// estimate of the programs', by what they have reported.
+    fn cost(&self, with_programs: bool) -> u64;
 }

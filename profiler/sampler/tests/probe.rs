@@ -130,6 +130,42 @@ fn an_answer_in_parts_is_one_request_until_its_last() {
 }
 
 #[test]
+fn requests_across_the_border_of_a_window_are_left_out() {
+    let _alone = ALONE.lock();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    let mut source = RequestSource::io(&options()).unwrap();
+    let mut bytes = [0; 4];
+    // One begins in a window, the next ends in one.
+    for is_on in [false, true] {
+        client.write_all(&bytes).unwrap();
+        server.read_exact(&mut bytes).unwrap();
+        source.set_recording(is_on).unwrap();
+        server.write_all(&bytes).unwrap();
+        client.read_exact(&mut bytes).unwrap();
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| serve(server, 10));
+        ask(client, 10);
+    });
+    let (latencies, counts) = finish(source);
+    check(&latencies, counts, 10);
+}
+
+#[test]
+fn calls_between_windows_are_not_seen() {
+    let _alone = ALONE.lock();
+    let mut source = RequestSource::function("leeward_test_request", &options()).unwrap();
+    for is_on in [false, true] {
+        source.set_recording(is_on).unwrap();
+        (1..=10).for_each(|number| _ = leeward_test_request(2, number == 10));
+    }
+    let (latencies, counts) = finish(source);
+    check(&latencies, counts, 10);
+}
+
+#[test]
 fn a_child_is_recorded_if_children_are_followed() {
     let _alone = ALONE.lock();
     const SERVER: &str = "import socket,sys

@@ -108,8 +108,9 @@ pub(super) fn summary(trace: &Trace) -> String {
         )
     };
     if let Some(totals) = trace.request_totals().last() {
+        let of_windows = if trace.pace().stopped > 0 { " in the windows" } else { "" };
         text += &format!(
-            "  {} requests: here are the {} slowest, and {} of the others\n",
+            "  {} requests{of_windows}: here are the {} slowest, and {} of the others\n",
             totals.seen, totals.slow, totals.sampled
         );
     }

@@ -271,7 +271,7 @@ pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
     let mut err = std::io::stderr();
     // A program without instrumented functions has no missing calls.
     let has_calls = trace.counts().calls > 0 || has_run_time(trace);
-    let message = missing.describe().filter(|_| has_calls || trace.share().is_some());
+    let message = missing.describe().filter(|_| has_calls || trace.share().is_some() || missing.recorded.is_some());
     if let Some(message) = &message {
         let _ = writeln!(err, "warning: {message}");
     }

@@ -140,13 +140,19 @@ impl Converter {
         self.waiting.push(totals.time, RECORD + 16 * totals.latencies.len(), Item::Totals(Box::new(totals), is_alone));
     }
 
-    /// Says that samples are now this much CPU time apart. `mean` is the mean over the recording.
+    /// Says that from this time on nothing was recorded for a while.
+    pub fn pause_at(&mut self, time: u64) {
+        self.waiting.push(time, RECORD, Item::Pause);
+    }
+
+    /// Says that samples are now this much CPU time apart, since the recording began `mean`, and
+    /// that nothing was recorded for `paused` nanoseconds.
     ///
     /// # Errors
     /// See [`Converter::record`].
-    pub fn set_interval(&mut self, interval: u64, mean: u64) -> io::Result<()> {
+    pub fn set_pace(&mut self, interval: u64, mean: u64, paused: u64) -> io::Result<()> {
         self.interval = interval.max(1);
-        self.writer.pace(&ClockReport { tick: mean, ..ClockReport::default() })
+        self.writer.pace(&ClockReport { tick: mean, stopped: paused, ..ClockReport::default() })
     }
 
     /// Converts the records up to this time.
@@ -195,6 +201,7 @@ impl Converter {
                 Ok(())
             }
             Item::Totals(totals, is_alone) => self.count_requests(*totals, is_alone),
+            Item::Pause => self.pause(time),
         }
     }
 

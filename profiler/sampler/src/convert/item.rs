@@ -14,4 +14,6 @@ pub(super) enum Item {
     Began(u32),
     /// Counts of requests; true if there is no other process.
     Totals(Box<RequestTotals>, bool),
+    /// From here on nothing was recorded for a time.
+    Pause,
 }

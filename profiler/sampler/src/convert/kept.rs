@@ -114,7 +114,7 @@ impl Kept {
             Item::Record(thread, RecordKind::SwitchedIn { .. } | RecordKind::Sample { .. } | RecordKind::Ended) => {
                 self.away.remove(thread);
             }
-            Item::Record(_, RecordKind::Executed) => self.away.clear(),
+            Item::Record(_, RecordKind::Executed) | Item::Pause => self.away.clear(),
             _ => {}
         }
     }

@@ -8,13 +8,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use leeward_profile::format::request_totals::RequestTotals;
-use rustix::time::{ClockId, clock_gettime};
 
 use super::config::{ConverterConfig, Written};
 use super::converter::Converter;
 use super::jit_map::JitMap;
 use super::keep::KeepSlow;
 use super::modules::{Modules, OpenFile};
+use crate::clock::{now, wall};
 use crate::process::{ExecutableMapping, Process};
 use crate::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
 
@@ -148,16 +148,28 @@ impl Recorder {
         }
     }
 
-    /// Says that samples are now this much CPU time apart. `mean` is the mean over the recording.
+    /// Says that from this time on nothing was recorded for a while.
+    pub fn pause_at(&mut self, time: u64) {
+        self.processes.values_mut().for_each(|recorded| recorded.converter.pause_at(time));
+    }
+
+    /// Says that samples are now this much CPU time apart, since the recording began `mean`, and
+    /// that nothing was recorded for `paused` nanoseconds.
     ///
     /// # Errors
     /// The traces can't be written.
-    pub fn set_interval(&mut self, interval: u64, mean: u64) -> Result<(), RecorderError> {
+    pub fn set_pace(&mut self, interval: u64, mean: u64, paused: u64) -> Result<(), RecorderError> {
         self.config.interval = interval;
         for recorded in self.processes.values_mut() {
-            recorded.converter.set_interval(interval, mean).map_err(failed(&recorded.folder))?;
+            recorded.converter.set_pace(interval, mean, paused).map_err(failed(&recorded.folder))?;
         }
         Ok(())
+    }
+
+    /// Returns the CPU time that the recorded processes have used, as far as it is known.
+    pub fn cpu_time(&self) -> u64 {
+        let times = self.processes.values().filter_map(|recorded| recorded.process.as_ref()?.cpu_time());
+        times.fold(0, u64::saturating_add)
     }
 
     /// Writes a note for the user into all traces.
@@ -339,18 +351,4 @@ fn files_of(process: Process) -> OpenFile {
         }
         process.open_file(known.iter().find(is_it)?).ok()
     })
-}
-
-/// Returns nanoseconds of `CLOCK_MONOTONIC`.
-pub fn now() -> u64 {
-    nanos(ClockId::Monotonic)
-}
-
-fn wall() -> u64 {
-    nanos(ClockId::Realtime)
-}
-
-fn nanos(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
 }

@@ -14,6 +14,7 @@ use super::rights::{refusal, ring_refusal};
 use super::ring::RingSet;
 use super::switches::{SwitchFilter, SwitchSettings};
 use super::sys::{Event, SharedRing};
+use crate::probe::bpf::ProgramError;
 use crate::process::Process;
 use crate::record::SourceError;
 
@@ -31,7 +32,9 @@ const MAX_PASSES: usize = 16;
 /// What an event is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventKind {
-    /// Samples of the CPU clock; changes and switches come with it.
+    /// Changes of threads and mappings: also while nothing else is recorded.
+    Changes,
+    /// Samples of the CPU clock; with events of threads, switches come with it.
     Clock,
     /// Stacks at switches away from the CPU.
     SwitchStack,
@@ -45,7 +48,7 @@ impl EventKind {
     /// Fields of its samples.
     pub(super) fn layout(self, capture: StackCapture) -> Layout {
         Layout {
-            stack: (self != EventKind::Wait).then_some(capture),
+            stack: (!matches!(self, EventKind::Wait | EventKind::Changes)).then_some(capture),
             has_message: matches!(self, EventKind::ChosenStack | EventKind::Wait),
         }
     }
@@ -131,16 +134,28 @@ impl OpenEvents {
     }
 
     /// Changes what is recorded.
-    pub(super) fn set_effort(&self, before: Effort, effort: Effort) {
+    pub(super) fn set_effort(&mut self, before: Effort, effort: Effort) {
         if effort.rate != before.rate {
             self.set_period(EventKind::Clock, effort.clock_period());
         }
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = &mut self.filter {
             // The map is there, so that setting its value can't fail.
             let _ = filter.set(SwitchSettings { period: effort.switch_period, shortest: effort.shortest_wait });
         } else if effort.switch_period != before.switch_period {
             self.set_period(EventKind::SwitchStack, effort.switch_period);
         }
+    }
+
+    /// Begins or stops to record anything but changes. What began before it is on again is left
+    /// out.
+    pub(super) fn set_recording(&mut self, is_on: bool) -> Result<(), ProgramError> {
+        for (_, event) in
+            self.events.iter().filter(|(kind, _)| matches!(kind, EventKind::Clock | EventKind::SwitchStack))
+        {
+            // An event whose thread has ended can't be changed, and need not be.
+            let _ = if is_on { event.enable() } else { event.disable() };
+        }
+        self.filter.as_mut().map_or(Ok(()), |filter| filter.set_recording(is_on))
     }
 
     /// Changes the period of one kind of events.
@@ -184,9 +199,10 @@ impl Opener {
         let EventPlan { capture, clock_period, switch_period, inheritance } = self.plan;
         let mut found = false;
         for cpu in cpus {
-            let changes = EventAttr::cpu_clock(clock_period, capture).with_changes().with_switches();
-            let clock = self.open_event(EventKind::Clock, changes.inherited(inheritance), thread, *cpu)?;
-            found |= clock;
+            let changes = EventAttr::changes().inherited(inheritance);
+            found |= self.open_event(EventKind::Changes, changes, thread, *cpu)?;
+            let clock = EventAttr::cpu_clock(clock_period, capture).with_switches();
+            let clock = self.open_event(EventKind::Clock, clock.inherited(inheritance), thread, *cpu)?;
             if clock && self.sees_kernel {
                 let switches = EventAttr::context_switches(switch_period.max(1), capture).inherited(inheritance);
                 self.open_event(EventKind::SwitchStack, switches, thread, *cpu)?;
@@ -199,7 +215,7 @@ impl Opener {
         let open = |attr: &EventAttr| Event::open(attr, Some(thread), cpu);
         let opened = match (self.sees_kernel, open(&attr)) {
             (false, _) => open(&attr.without_kernel()),
-            (true, Err(error)) if error.raw_os_error() == Some(libc::EACCES) && kind == EventKind::Clock => {
+            (true, Err(error)) if error.raw_os_error() == Some(libc::EACCES) && kind == EventKind::Changes => {
                 let without = open(&attr.without_kernel());
                 self.sees_kernel &= without.is_err();
                 without
@@ -267,7 +283,7 @@ fn parse_cpus(text: &str) -> Vec<u32> {
     ranges.flatten().take(1 << 13).collect()
 }
 
-/// Each thread needs two events per CPU, each of which is a file.
+/// Each thread needs three events per CPU, each of which is a file.
 pub(super) fn raise_file_limit() {
     let limit = getrlimit(Resource::Nofile);
     // A refusal shows when a file can't be opened.

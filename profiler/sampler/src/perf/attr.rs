@@ -25,6 +25,7 @@ pub(crate) const REGISTERS: u64 = 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32;
 const TYPE_SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
 const CONTEXT_SWITCHES: u64 = 3;
+const DUMMY: u64 = 9;
 
 const BPF_OUTPUT: u64 = 10;
 
@@ -88,6 +89,13 @@ pub(crate) enum Inheritance {
 }
 
 impl EventAttr {
+    /// A record of each change of threads and mappings, and no samples.
+    pub(crate) fn changes() -> EventAttr {
+        let mut attr = EventAttr::software(DUMMY);
+        attr.flags |= MMAP | MMAP2 | COMM | COMM_EXEC | TASK;
+        attr
+    }
+
     /// Samples of the CPU clock, each `period` nanoseconds.
     pub(crate) fn cpu_clock(period: u64, capture: StackCapture) -> EventAttr {
         EventAttr { sample_period: period, ..EventAttr::software(CPU_CLOCK) }.with_stack(capture)
@@ -111,12 +119,6 @@ impl EventAttr {
     /// Leaves out CPUs without work.
     pub(crate) fn without_idle(mut self) -> EventAttr {
         self.flags |= EXCLUDE_IDLE;
-        self
-    }
-
-    /// Adds a record of each change of threads and mappings.
-    pub(crate) fn with_changes(mut self) -> EventAttr {
-        self.flags |= MMAP | MMAP2 | COMM | COMM_EXEC | TASK;
         self
     }
 

@@ -31,27 +31,33 @@ impl OpenEvents {
         let numbers = cpus.iter().max()?.checked_add(1)?;
         let mut filter = SwitchFilter::new(process.pid(), &types, children, numbers).ok()?;
         filter.set(SwitchSettings { period: plan.switch_period, shortest: 0 }).ok()?;
-        let samples = filter.sample_filter().ok()?;
         let mut events: Vec<(EventKind, Event)> = Vec::new();
         let (mut kinds, mut rings) = (HashMap::new(), Vec::new());
         for cpu in &cpus {
-            let clock = EventAttr::cpu_clock(plan.clock_period, plan.capture).with_changes().without_idle();
+            let changes = Event::open(&EventAttr::changes(), None, *cpu).ok()?;
+            rings.push(map_ring(&changes, cpus.len()).ok()?);
+            let clock = EventAttr::cpu_clock(plan.clock_period, plan.capture).without_idle();
             let clock = Event::open(&clock, None, *cpu).ok()?;
-            rings.push(map_ring(&clock, cpus.len()).ok()?);
-            clock.filter(samples.descriptor()).ok()?;
+            clock.filter(filter.samples().descriptor()).ok()?;
             let stacks = Event::open(&EventAttr::bpf_output(Some(plan.capture)), None, *cpu).ok()?;
             let waits = Event::open(&EventAttr::bpf_output(None), None, *cpu).ok()?;
-            stacks.send_to(&clock).ok()?;
-            waits.send_to(&clock).ok()?;
+            for event in [&clock, &stacks, &waits] {
+                event.send_to(&changes).ok()?;
+            }
             filter.send_to(*cpu, stacks.as_raw_fd(), waits.as_raw_fd()).ok()?;
-            for (kind, event) in [(EventKind::Clock, clock), (EventKind::ChosenStack, stacks), (EventKind::Wait, waits)]
-            {
+            let all = [
+                (EventKind::Changes, changes),
+                (EventKind::Clock, clock),
+                (EventKind::ChosenStack, stacks),
+                (EventKind::Wait, waits),
+            ];
+            for (kind, event) in all {
                 kinds.insert(event.id().ok()?, kind);
                 event.enable().ok()?;
                 events.push((kind, event));
             }
         }
-        filter.begin(&types).ok()?;
+        filter.set_recording(true).ok()?;
         Some(OpenEvents { rings: RingSet::new(rings), kinds, sees_kernel: true, events, filter: Some(filter) })
     }
 }

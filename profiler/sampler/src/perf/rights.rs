@@ -15,7 +15,7 @@ pub(super) fn refusal(pid: u32, error: io::Error) -> SourceError {
         Some(libc::ESRCH) => return SourceError::NoProcess(pid),
         Some(libc::EACCES | libc::EPERM) => not_allowed(pid),
         Some(libc::EMFILE) => {
-            "too many files would be open: each thread needs two perf events per CPU (raise `ulimit -n`, or record as root)".into()
+            "too many files would be open: each thread needs three perf events per CPU (raise `ulimit -n`, or record as root)".into()
         }
         Some(libc::ENFILE) => "the machine has too many open files for perf events (fs.file-max)".into(),
         Some(libc::ENOSYS | libc::ENOENT) => "this kernel has no perf events (CONFIG_PERF_EVENTS)".into(),

@@ -4,14 +4,14 @@
 
 use std::time::{Duration, Instant};
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::attach::{EventPlan, OpenEvents};
 use super::attr::{Inheritance, StackCapture};
 use super::budget::{CostBudget, EventCosts, Spent};
 use super::parse::parse;
 use super::translate::Translator;
 use super::{EventScope, PerfOptions, PerfReport, SampleRate, StackMethod};
+use crate::clock::{now, thread_time};
+use crate::probe::bpf::RunningProgram;
 use crate::process::Process;
 use crate::record::{Record, RecordSource, SourceError};
 use crate::unwind::{ModuleFiles, ProcessModules};
@@ -35,8 +35,12 @@ pub struct PerfSource {
     costs: EventCosts,
     capture: StackCapture,
     initial: Vec<Record>,
-    used_at_begin: u64,
-    adapted: Instant,
+    /// When the effort was last adapted or recording switched on, and the program's CPU time then.
+    since: (Instant, u64),
+    /// The program's CPU time while it was recorded, and how long that was, up to `since`.
+    used: u64,
+    elapsed: Duration,
+    is_recording: bool,
     own_time: u64,
     finished: bool,
 }
@@ -80,7 +84,10 @@ impl PerfSource {
         let own_time = thread_time().saturating_sub(before);
         let budget = CostBudget::new(fixed_rate, costs, Spent { own_time, ..Spent::default() });
         Ok(PerfSource {
-            used_at_begin: process.cpu_time().unwrap_or(0),
+            since: (Instant::now(), process.cpu_time().unwrap_or(0)),
+            used: 0,
+            elapsed: Duration::ZERO,
+            is_recording: true,
             process,
             events,
             translator,
@@ -88,7 +95,6 @@ impl PerfSource {
             costs,
             capture,
             initial,
-            adapted: Instant::now(),
             own_time,
             finished: false,
         })
@@ -134,12 +140,24 @@ impl PerfSource {
         }
     }
 
-    fn adapt(&mut self, elapsed: Duration) {
-        let used = self.process.cpu_time().unwrap_or(0).saturating_sub(self.used_at_begin);
+    /// Takes the time that passed since the last call, and adapts the effort when enough has.
+    fn account(&mut self) {
+        let now = (Instant::now(), self.process.cpu_time().unwrap_or(0));
+        let (before, used) = std::mem::replace(&mut self.since, now);
+        if !self.is_recording {
+            return;
+        }
+        self.used += now.1.saturating_sub(used);
+        self.elapsed += now.0 - before;
+        if self.elapsed < ADAPTATION {
+            return;
+        }
+        let elapsed = std::mem::take(&mut self.elapsed).as_nanos() as u64;
         let before = self.budget.effort();
         let spent = self.spent();
-        let Some(effort) = self.budget.adapt(spent, used, elapsed.as_nanos() as u64) else { return };
-        self.events.set_effort(before, effort);
+        if let Some(effort) = self.budget.adapt(spent, self.used, elapsed) {
+            self.events.set_effort(before, effort);
+        }
     }
 }
 
@@ -159,31 +177,29 @@ impl RecordSource for PerfSource {
             }
         });
         self.finished |= !is_running;
-        let elapsed = self.adapted.elapsed();
-        if elapsed >= ADAPTATION && is_running {
-            self.adapted = Instant::now();
-            self.adapt(elapsed);
+        if self.since.0.elapsed() >= ADAPTATION && is_running {
+            self.account();
         }
         self.own_time += thread_time().saturating_sub(before);
         Ok(())
     }
 
-    fn cost(&self) -> u64 {
-        self.spent().cost(self.costs)
+    fn set_recording(&mut self, is_on: bool) -> Result<(), SourceError> {
+        self.account();
+        self.is_recording = is_on;
+        self.events
+            .set_recording(is_on)
+            .map_err(|error| SourceError::Refused(format!("switches can't be recorded any more: {error}")))
     }
-}
 
-/// Nanoseconds of the monotonic clock.
-fn now() -> u64 {
-    nanoseconds(ClockId::Monotonic)
-}
+    fn programs(&self) -> Vec<RunningProgram<'_>> {
+        self.events.filter.as_ref().map_or(Vec::new(), |filter| filter.programs())
+    }
 
-/// CPU time of the calling thread in nanoseconds.
-fn thread_time() -> u64 {
-    nanoseconds(ClockId::ThreadCPUTime)
-}
-
-fn nanoseconds(clock: ClockId) -> u64 {
-    let time = clock_gettime(clock);
-    (time.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(time.tv_nsec as u64)
+    fn cost(&self, with_programs: bool) -> u64 {
+        let Spent { samples, switches, stacks_at_switches, .. } = self.spent();
+        let by_programs = self.events.filter.is_some() && !with_programs;
+        let counted = if by_programs { (0, 0) } else { (switches, stacks_at_switches) };
+        Spent { samples, switches: counted.0, stacks_at_switches: counted.1, ..Spent::default() }.cost(self.costs)
+    }
 }

@@ -7,9 +7,10 @@
 //!
 //! Contains no perf events.
 
+use crate::clock::now;
 use crate::probe::bpf::{
-    Assembler, Condition, Helper, KernelTypes, Map, MapKind, Operation, Probe, Program, ProgramError, ProgramKind,
-    Register::*, Width,
+    Assembler, Condition, Helper, KernelTypes, Label, Map, MapKind, Operation, Probe, Program, ProgramError,
+    ProgramKind, Register::*, RunningProgram, TRACEPOINT, Width,
 };
 use crate::probe::targets::Targets;
 
@@ -27,15 +28,17 @@ const PREEMPTED: i32 = 1;
 const STACKED: i32 = 2;
 
 /// Settings: cost from which on a stack is taken; cost of a wait at another place; nanoseconds of
-/// the shortest wait that is reported without a stack.
+/// the shortest wait that is reported without a stack; when recording was last switched on.
 const PERIOD: i16 = 0;
 const OTHER_PLACE: i16 = 8;
 const SHORTEST: i16 = 16;
-const SETTING_BYTES: u32 = 24;
+const WINDOW: i16 = 24;
+const SETTING_BYTES: u32 = 32;
 
 /// Places on the program's stack, below those of the targets.
 const CHOSEN: i16 = -40;
 const WAIT: i16 = -80;
+const ZERO: i16 = -88;
 const CHOSEN_BYTES: usize = 16;
 const WAIT_BYTES: usize = 32;
 
@@ -52,79 +55,126 @@ pub(super) struct SwitchSettings {
 }
 
 impl SwitchSettings {
-    fn bytes(self) -> [u8; SETTING_BYTES as usize] {
+    fn bytes(self, window: u64) -> [u8; SETTING_BYTES as usize] {
         let mut bytes = [0; SETTING_BYTES as usize];
         // Very long periods bound the stacks of threads that change their place each time, too.
         let other = self.period.clamp(1, 64);
-        for (part, value) in bytes.chunks_exact_mut(8).zip([self.period, other, self.shortest]) {
+        for (part, value) in bytes.chunks_exact_mut(8).zip([self.period, other, self.shortest, window]) {
             part.copy_from_slice(&value.to_ne_bytes());
         }
         bytes
     }
 }
 
-/// The programs, while they run.
+/// The programs.
 #[derive(Debug)]
 pub(super) struct SwitchFilter {
-    targets: Targets,
+    _targets: Targets,
+    maps: Maps,
+    samples: Program,
+    switches: Program,
+    /// While recording is on.
+    probe: Option<Probe>,
+    current: SwitchSettings,
+    /// When recording was last switched on.
+    window: u64,
+}
+
+/// What the programs share with us.
+#[derive(Debug)]
+struct Maps {
     settings: Map,
     stacks: Map,
     waits: Map,
-    _threads: Option<Map>,
-    probe: Option<Probe>,
+    threads: Map,
+    /// Switches away from recorded threads.
+    count: Map,
 }
 
 impl SwitchFilter {
     /// Prepares programs for a process, and its later children if asked.
     pub(super) fn new(pid: u32, types: &KernelTypes, children: bool, cpus: u32) -> Result<SwitchFilter, ProgramError> {
         let map = |kind, name, size| Map::create(kind, name, size).map_err(load_error);
-        Ok(SwitchFilter {
-            targets: Targets::new(&[pid], children.then_some(types))?,
+        let targets = Targets::new(&[pid], children.then_some(types))?;
+        let maps = Maps {
             settings: map(MapKind::Value, "lw_switches", SETTING_BYTES)?,
             stacks: map(MapKind::Events { cpus }, "lw_stacks", 4)?,
             waits: map(MapKind::Events { cpus }, "lw_waits", 4)?,
-            _threads: None,
-            probe: None,
-        })
+            threads: map(MapKind::OfThread, "lw_threads", STATE_BYTES)?,
+            count: map(MapKind::ValuePerCpu, "lw_count", 8)?,
+        };
+        let samples = Program::load(ProgramKind::Sample, "lw_samples", sample_filter(&targets))?;
+        let unknown = || ProgramError::NoTracepoint("sched_switch".into());
+        let switches = maps.program(types, &targets).ok_or_else(unknown)?;
+        let switches = Program::load(ProgramKind::Tracepoint(types, "sched_switch"), "lw_switches", switches)?;
+        let current = SwitchSettings { period: 1, shortest: 0 };
+        Ok(SwitchFilter { _targets: targets, maps, samples, switches, probe: None, current, window: 0 })
     }
 
     /// Sets what is reported.
-    pub(super) fn set(&self, settings: SwitchSettings) -> Result<(), ProgramError> {
-        self.settings.set(&0u32.to_ne_bytes(), &settings.bytes()).map_err(load_error)
+    pub(super) fn set(&mut self, settings: SwitchSettings) -> Result<(), ProgramError> {
+        self.current = settings;
+        self.maps.settings.set(&0u32.to_ne_bytes(), &settings.bytes(self.window)).map_err(load_error)
     }
 
-    /// Program that keeps samples of the process alone.
-    pub(super) fn sample_filter(&self) -> Result<Program, ProgramError> {
-        let mut a = Assembler::default();
-        let out = a.label();
-        self.targets.emit_filter(&mut a, out);
-        a.exit_with(1);
-        a.place(out);
-        a.exit();
-        Program::load(ProgramKind::Sample, "lw_samples", a)
-    }
-
-    /// Sends a CPU's reports to these events.
-    pub(super) fn send_to(&self, cpu: u32, stacks: i32, waits: i32) -> Result<(), ProgramError> {
-        for (map, event) in [(&self.stacks, stacks), (&self.waits, waits)] {
-            map.set(&cpu.to_ne_bytes(), &event.to_ne_bytes()).map_err(load_error)?;
+    /// Begins or stops to report. Waits that began before are left out.
+    pub(super) fn set_recording(&mut self, is_on: bool) -> Result<(), ProgramError> {
+        self.probe = None;
+        if is_on {
+            self.window = now();
+            self.set(self.current)?;
+            self.probe = Some(self.switches.at_tracepoint()?);
         }
         Ok(())
     }
 
-    /// Begins to report.
-    pub(super) fn begin(&mut self, types: &KernelTypes) -> Result<(), ProgramError> {
-        let threads = Map::create(MapKind::OfThread, "lw_threads", STATE_BYTES).map_err(load_error)?;
-        let unknown = || ProgramError::NoTracepoint("sched_switch".into());
-        let program = self.program(types, &threads).ok_or_else(unknown)?;
-        let program = Program::load(ProgramKind::Tracepoint(types, "sched_switch"), "lw_switches", program)?;
-        self.probe = Some(program.at_tracepoint()?);
-        self._threads = Some(threads);
+    /// Returns the program that keeps samples of the process alone.
+    pub(super) fn samples(&self) -> &Program {
+        &self.samples
+    }
+
+    /// Returns the program that runs at switches, twice for each of a recorded thread.
+    pub(super) fn programs(&self) -> Vec<RunningProgram<'_>> {
+        let switches: Option<u64> = self.maps.count.numbers().ok().map(|counts| counts.iter().sum());
+        let own_runs = switches.map(|count| count.saturating_mul(2));
+        vec![RunningProgram { program: &self.switches, around: TRACEPOINT, own_runs }]
+    }
+
+    /// Sends a CPU's reports to these events.
+    pub(super) fn send_to(&self, cpu: u32, stacks: i32, waits: i32) -> Result<(), ProgramError> {
+        for (map, event) in [(&self.maps.stacks, stacks), (&self.maps.waits, waits)] {
+            map.set(&cpu.to_ne_bytes(), &event.to_ne_bytes()).map_err(load_error)?;
+        }
         Ok(())
+    }
+}
+
+/// Program that keeps samples of the process alone.
+fn sample_filter(targets: &Targets) -> Assembler {
+    let mut a = Assembler::default();
+    let out = a.label();
+    targets.emit_filter(&mut a, out);
+    a.exit_with(1);
+    a.place(out);
+    a.exit();
+    a
+}
+
+impl Maps {
+    /// Emits: counts a switch.
+    fn emit_count(&self, a: &mut Assembler, out: Label) {
+        a.store(Width::Word, R10, ZERO, 0);
+        a.set_map(R1, self.count.number());
+        a.set(R2, R10);
+        a.apply(Operation::Add, R2, i32::from(ZERO));
+        a.call(Helper::MapLookup);
+        a.jump_if(R0, Condition::Equal, 0, out);
+        a.set(R1, 1);
+        a.add_atomically(R0, 0, R1);
     }
 
     /// The program at a switch. Arguments: preempted, previous and next thread, previous state.
-    fn program(&self, types: &KernelTypes, threads: &Map) -> Option<Assembler> {
+    fn program(&self, types: &KernelTypes, targets: &Targets) -> Option<Assembler> {
         let field = |structure, name| Some(types.field(structure, name)?.offset);
         let (group, id) = (field("task_struct", "tgid")?, field("task_struct", "pid")?);
         let instruction = field("pt_regs", if cfg!(target_arch = "x86_64") { "ip" } else { "pc" })?;
@@ -133,10 +183,11 @@ impl SwitchFilter {
         let (next, blocked, same, add, take, report, out) =
             (a.label(), a.label(), a.label(), a.label(), a.label(), a.label(), a.label());
         a.set(R6, R1);
-        self.targets.emit_filter(&mut a, next);
-        emit_state(&mut a, threads, 8, true);
+        targets.emit_filter(&mut a, next);
+        emit_state(&mut a, &self.threads, 8, true);
         a.jump_if(R0, Condition::Equal, 0, next);
         a.set(R9, R0);
+        self.emit_count(&mut a, next);
         a.call(Helper::KtimeGetNs);
         a.store(Width::Double, R9, BEGIN, R0);
         // A thread that yields its CPU could go on, too: its state is 0.
@@ -180,12 +231,15 @@ impl SwitchFilter {
         emit_output(&mut a, &self.stacks, CHOSEN, CHOSEN_BYTES);
 
         a.place(next);
-        emit_state(&mut a, threads, 16, false);
+        emit_state(&mut a, &self.threads, 16, false);
         a.jump_if(R0, Condition::Equal, 0, out);
         a.set(R9, R0);
         a.load(Width::Double, R8, R9, BEGIN);
         a.jump_if(R8, Condition::Equal, 0, out);
         a.store(Width::Double, R9, BEGIN, 0);
+        a.set_map_value(R3, self.settings.number());
+        a.load(Width::Double, R2, R3, WINDOW);
+        a.jump_if(R8, Condition::Below, R2, out);
         a.load(Width::Double, R7, R9, MARKS);
         a.jump_if(R7, Condition::AnyBit, STACKED, report);
         a.call(Helper::KtimeGetNs);

@@ -13,6 +13,7 @@ use super::attr::EventAttr;
 const FLAG_CLOEXEC: libc::c_ulong = 8;
 
 const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
 const IOC_PERIOD: libc::c_ulong = 0x4008_2404;
 const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 const IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
@@ -64,6 +65,11 @@ impl Event {
     /// Begins to record.
     pub(crate) fn enable(&self) -> io::Result<()> {
         self.control(IOC_ENABLE, 0)
+    }
+
+    /// Stops to record.
+    pub(crate) fn disable(&self) -> io::Result<()> {
+        self.control(IOC_DISABLE, 0)
     }
 
     /// Lets a BPF program decide about each sample.

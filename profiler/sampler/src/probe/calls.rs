@@ -141,6 +141,8 @@ impl Builder<'_> {
         a.set(R9, R0);
         a.load(Width::Double, R1, R9, START);
         a.jump_if(R1, Condition::Equal, 0, begins);
+        // The return may have passed between windows.
+        self.shared.emit_if_earlier(&mut a, R1, begins);
         a.load(Width::Double, R1, R9, PLACE);
         a.jump_if(R6, Condition::Below, R1, out);
         a.place(begins);
@@ -187,6 +189,7 @@ impl Builder<'_> {
         a.set(R8, R0);
         a.load(Width::Double, R6, R9, START);
         a.store(Width::Double, R9, START, 0);
+        self.shared.emit_if_earlier(&mut a, R6, out);
         a.load(Width::Word, R1, R9, THREAD);
         a.store(Width::Double, R10, TOP, R1);
         a.set(R9, R8);

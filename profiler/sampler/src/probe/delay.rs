@@ -47,6 +47,18 @@ impl Delay {
         self.events.insert(place, event);
     }
 
+    /// Removes requests whose last report is not before a time: they may go on, unseen.
+    pub(super) fn remove_since(&mut self, time: u64) {
+        let later = self.events.split_off(&(time, 0));
+        for (place, event) in later {
+            if event.kind == EventKind::Request {
+                self.requests.remove(&(event.start, event.started_by));
+            } else {
+                self.events.insert(place, event);
+            }
+        }
+    }
+
     /// Passes the reports up to a time to `each`, in their order.
     pub(super) fn release(&mut self, until: u64, mut each: impl FnMut(Event)) {
         while let Some(entry) = self.events.first_entry() {
@@ -93,6 +105,15 @@ mod tests {
         assert_eq!(released(&mut delay, 30), []);
         assert_eq!(released(&mut delay, u64::MAX), [(9, 40)]);
         assert!(delay.requests.is_empty() && delay.passed.is_empty());
+    }
+
+    #[test]
+    fn what_may_go_on_is_removed() {
+        let mut delay = Delay::default();
+        [(5, 30), (7, 20), (5, 40)].into_iter().for_each(|(start, time)| delay.push(request(start, time)));
+        delay.remove_since(35);
+        assert_eq!(released(&mut delay, u64::MAX), [(7, 20)]);
+        assert!(!delay.requests.contains_key(&(5, 1)));
     }
 
     #[test]

@@ -2,11 +2,12 @@
 //!
 //! Contains no program.
 
-use super::bpf::{Probe, ProgramError, Uprobe, UprobePmu};
+use super::bpf::{Probe, ProgramError, RunningProgram, Uprobe, UprobePmu};
 use super::calls::{CallPrograms, StackRules};
 use super::report::Shared;
 use super::symbols::{self, Function};
 use super::targets::Targets;
+use super::traps::TrapCosts;
 use crate::record::SourceError;
 
 /// Probes at the calls of a function.
@@ -14,9 +15,12 @@ use crate::record::SourceError;
 pub(super) struct FunctionProbes {
     name: String,
     pmu: UprobePmu,
+    costs: TrapCosts,
     native: CallPrograms,
     go: CallPrograms,
-    probes: Vec<Probe>,
+    functions: Vec<(u32, Function)>,
+    /// While recording is on.
+    probes: Option<Vec<Probe>>,
 }
 
 /// Why a function can't be probed.
@@ -36,37 +40,76 @@ impl From<ProgramError> for FunctionError {
 impl FunctionProbes {
     pub(super) fn load(name: &str, targets: &Targets, shared: &Shared) -> Result<FunctionProbes, FunctionError> {
         let no_pmu = |source| ProgramError::Attach { place: "uprobe".into(), source };
+        let pmu = UprobePmu::find().map_err(no_pmu)?;
         Ok(FunctionProbes {
             name: name.to_string(),
-            pmu: UprobePmu::find().map_err(no_pmu)?,
+            costs: TrapCosts::measure(&pmu),
+            pmu,
             native: CallPrograms::load(StackRules::Native, targets, shared)?,
             go: CallPrograms::load(StackRules::Go, targets, shared)?,
-            probes: Vec::new(),
+            functions: Vec::new(),
+            probes: None,
         })
     }
 
-    /// Begins in a process.
+    /// Adds a process.
     pub(super) fn attach(&mut self, process: u32) -> Result<(), FunctionError> {
         for function in symbols::find(process, &self.name).map_err(FunctionError::Source)? {
-            self.probe(process, &function)?;
+            if let Some(mut probes) = self.probes.take() {
+                self.probe(process, &function, &mut probes)?;
+                self.probes = Some(probes);
+            }
+            self.functions.push((process, function));
         }
         Ok(())
     }
 
-    fn probe(&mut self, process: u32, function: &Function) -> Result<(), ProgramError> {
-        let Function { file, offset, rules, returns } = function;
+    /// Lets the programs run, or stops them.
+    pub(super) fn set_recording(&mut self, is_on: bool) {
+        self.probes = None;
+        if is_on {
+            let mut probes = Vec::new();
+            // A process that has ended by now has no calls any more.
+            self.functions.iter().for_each(|(process, function)| drop(self.probe(*process, function, &mut probes)));
+            self.probes = Some(probes);
+        }
+    }
+
+    /// Returns the programs.
+    pub(super) fn programs(&self) -> Vec<RunningProgram<'_>> {
+        let TrapCosts { step, at_return, .. } = self.costs;
+        let FunctionProbes { native, go, .. } = self;
+        // A probe at a return replaces the return address: that needs a trap at the first
+        // instruction, which it shares with the other program. In Go a return is an instruction.
+        [(&native.entry, self.entry_cost()), (&native.exit, at_return), (&go.entry, step), (&go.exit, step)]
+            .map(|(program, around)| RunningProgram { program, around, own_runs: None })
+            .to_vec()
+    }
+
+    /// Returns what a call costs in nanoseconds.
+    pub(super) fn cost(&self) -> u64 {
+        self.entry_cost() + self.costs.at_return + 300
+    }
+
+    fn entry_cost(&self) -> u64 {
+        let are_cheap = self.functions.iter().all(|(_, function)| function.begins_with_push);
+        if are_cheap { self.costs.push } else { self.costs.step }
+    }
+
+    fn probe(&self, process: u32, function: &Function, probes: &mut Vec<Probe>) -> Result<(), ProgramError> {
+        let Function { file, offset, rules, returns, .. } = function;
         let programs = if *rules == StackRules::Go { &self.go } else { &self.native };
         let place = |offset, at_return| Uprobe { process, file, offset, at_return, counter: 0 };
         // Returns first: a call whose begin was seen has an end.
         match rules {
-            StackRules::Native => self.probes.push(programs.exit.at_uprobe(&place(*offset, true), &self.pmu)?),
+            StackRules::Native => probes.push(programs.exit.at_uprobe(&place(*offset, true), &self.pmu)?),
             StackRules::Go => {
                 for returns in returns {
-                    self.probes.push(programs.exit.at_uprobe(&place(*returns, false), &self.pmu)?);
+                    probes.push(programs.exit.at_uprobe(&place(*returns, false), &self.pmu)?);
                 }
             }
         }
-        self.probes.push(programs.entry.at_uprobe(&place(*offset, false), &self.pmu)?);
+        probes.push(programs.entry.at_uprobe(&place(*offset, false), &self.pmu)?);
         Ok(())
     }
 }

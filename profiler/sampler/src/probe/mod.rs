@@ -11,6 +11,7 @@
 //! | `sockets` | requests by input and output |
 //! | `functions`, `calls`, `symbols`, `returns` | requests that are calls of a function |
 //! | `targets` | the recorded processes |
+//! | `traps` | what a uprobe costs |
 //! | `latencies` | the choice of the requests that are reported |
 //! | `source` | [`RequestSource`] |
 //!
@@ -27,6 +28,7 @@ mod sockets;
 mod source;
 mod symbols;
 pub(crate) mod targets;
+mod traps;
 
 pub use latencies::Latencies;
 pub use source::{RequestOptions, RequestSource};

@@ -5,7 +5,7 @@
 
 use std::io;
 
-use super::bpf::{Assembler, Condition, Helper, Label, Map, MapKind, Operation, Register::*, Ring, Width};
+use super::bpf::{Assembler, Condition, Helper, Label, Map, MapKind, Operation, Register, Register::*, Ring, Width};
 
 /// Buckets per doubling of a latency.
 const PER_OCTAVE: u32 = 16;
@@ -18,6 +18,8 @@ const COUNTS: i16 = 8;
 /// Offsets in the settings.
 const THRESHOLD: i16 = 0;
 const MASK: i16 = 8;
+const WINDOW: i16 = 16;
+const SETTING_BYTES: u32 = 24;
 /// Bytes of the ring: about 18,000 reports.
 const RING_BYTES: u32 = 1 << 20;
 
@@ -87,6 +89,8 @@ pub(super) struct Shared {
     ring: Ring,
     settings: Map,
     tally: Map,
+    /// Threshold, mask and begin of the window, as programs see them.
+    current: [u64; 3],
 }
 
 /// What programs have counted.
@@ -103,18 +107,30 @@ impl Shared {
         let tally = (COUNTS as usize + BUCKETS * 8) as u32;
         Ok(Shared {
             ring: Ring::create(RING_BYTES)?,
-            settings: Map::create(MapKind::Value, "lw_settings", 16)?,
+            settings: Map::create(MapKind::Value, "lw_settings", SETTING_BYTES)?,
             tally: Map::create(MapKind::ValuePerCpu, "lw_latencies", tally)?,
+            current: [0; 3],
         })
     }
 
     /// Sets from which latency on all requests are reported, and that of the others one in `one_in`
     /// is, a power of two.
-    pub(super) fn set(&self, threshold: u64, one_in: u64) -> io::Result<()> {
-        let mut value = [0; 16];
-        value[..8].copy_from_slice(&threshold.to_ne_bytes());
-        value[8..].copy_from_slice(&(one_in.next_power_of_two() - 1).to_ne_bytes());
-        self.settings.set(&[0; 4], &value)
+    pub(super) fn set(&mut self, threshold: u64, one_in: u64) -> io::Result<()> {
+        self.write([threshold, one_in.next_power_of_two() - 1, self.current[2]])
+    }
+
+    /// Begins a window at this time: requests that began before are left out.
+    pub(super) fn begin_window(&mut self, time: u64) -> io::Result<()> {
+        self.write([self.current[0], self.current[1], time])
+    }
+
+    fn write(&mut self, values: [u64; 3]) -> io::Result<()> {
+        let mut bytes = [0; SETTING_BYTES as usize];
+        for (part, value) in bytes.chunks_exact_mut(8).zip(values) {
+            part.copy_from_slice(&value.to_ne_bytes());
+        }
+        self.current = values;
+        self.settings.set(&[0; 4], &bytes)
     }
 
     /// Returns the counts of all CPUs.
@@ -210,6 +226,13 @@ impl Shared {
         a.jump_if(R9, Condition::Below, R1, fast);
         a.apply(Operation::Or, R0, SLOW);
         a.place(fast);
+    }
+
+    /// Emits: jumps if the time in a register lies before the window. Destroys `R2`.
+    pub(super) fn emit_if_earlier(&self, a: &mut Assembler, time: Register, to: Label) {
+        a.set_map_value(R2, self.settings.number());
+        a.load(Width::Double, R2, R2, WINDOW);
+        a.jump_if(time, Condition::Below, R2, to);
     }
 
     /// Emits: writes a report to the ring. `R0` has its flags, `R1` the start, `R2` the id, `R3`

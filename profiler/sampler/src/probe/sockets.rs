@@ -74,24 +74,40 @@ impl SocketFields {
 #[derive(Debug)]
 pub(super) struct SocketProbes {
     _state: Map,
-    _probes: Vec<Probe>,
+    /// After a write, and after a read.
+    programs: [Program; 2],
+    /// While recording is on.
+    probes: Vec<Probe>,
 }
 
 impl SocketProbes {
-    /// Begins.
-    pub(super) fn begin(types: &KernelTypes, targets: &Targets, shared: &Shared) -> Result<SocketProbes, ProgramError> {
+    /// Loads the programs.
+    pub(super) fn load(types: &KernelTypes, targets: &Targets, shared: &Shared) -> Result<SocketProbes, ProgramError> {
         let unknown = || ProgramError::NoTracepoint("sock_recv_length".into());
         let fields = SocketFields::find(types).ok_or_else(unknown)?;
         let state = Map::create(MapKind::OfSocket, "lw_connections", STATE_BYTES)
             .map_err(|source| ProgramError::Load { source, log: String::new() })?;
         let builder = Builder { fields, targets, shared, state: &state };
-        let mut probes = Vec::new();
-        // Answers first: a request whose begin was seen has an end.
-        for (tracepoint, program) in [("sock_send_length", builder.sent()), ("sock_recv_length", builder.received())] {
-            let program = Program::load(ProgramKind::Tracepoint(types, tracepoint), tracepoint, program)?;
-            probes.push(program.at_tracepoint()?);
+        let load = |name, program| Program::load(ProgramKind::Tracepoint(types, name), name, program);
+        let programs = [load("sock_send_length", builder.sent())?, load("sock_recv_length", builder.received())?];
+        Ok(SocketProbes { _state: state, programs, probes: Vec::new() })
+    }
+
+    /// Lets the programs run, or stops them.
+    pub(super) fn set_recording(&mut self, is_on: bool) -> Result<(), ProgramError> {
+        self.probes.clear();
+        if is_on {
+            // Answers first: a request whose begin was seen has an end.
+            for program in &self.programs {
+                self.probes.push(program.at_tracepoint()?);
+            }
         }
-        Ok(SocketProbes { _state: state, _probes: probes })
+        Ok(())
+    }
+
+    /// Returns the programs.
+    pub(super) fn programs(&self) -> &[Program] {
+        &self.programs
     }
 }
 
@@ -190,6 +206,7 @@ impl Builder<'_> {
     fn sent(&self) -> Assembler {
         let mut a = Assembler::default();
         let (out, known, later, same, report) = (a.label(), a.label(), a.label(), a.label(), a.label());
+        let (goes_on, earlier) = (a.label(), a.label());
         self.emit_begin(&mut a, out);
         self.emit_state(&mut a, false);
         a.jump_if(R6, Condition::NotEqual, 0, known);
@@ -205,6 +222,8 @@ impl Builder<'_> {
         a.place(known);
         a.load(Width::Double, R1, R6, START);
         a.jump_if(R1, Condition::Equal, 0, out);
+        // Nobody saw all of a request that began in an earlier window. The next one is whole.
+        self.shared.emit_if_earlier(&mut a, R1, earlier);
         a.call(Helper::KtimeGetNs);
         a.set(R8, R0);
         a.set(R9, R0);
@@ -222,10 +241,10 @@ impl Builder<'_> {
         a.jump(report);
 
         a.place(later);
-        let goes_on = a.label();
         a.set(R2, R8);
         a.apply(Operation::Subtract, R2, R1);
         a.jump_if(R2, Condition::BelowOrEqual, PAUSE, goes_on);
+        a.place(earlier);
         a.store(Width::Double, R6, START, 0);
         a.jump(out);
         a.place(goes_on);

@@ -4,17 +4,22 @@
 
 use std::time::{Duration, Instant};
 
-use super::bpf::{KernelTypes, ProgramError};
+use super::bpf::{KernelTypes, ProgramError, RunningProgram, TRACEPOINT};
 use super::delay::Delay;
 use super::functions::{FunctionError, FunctionProbes};
 use super::latencies::{ChoiceControl, Latencies};
 use super::report::{Event, EventKind, SAMPLED, SLOW, Shared};
 use super::sockets::SocketProbes;
 use super::targets::Targets;
+use crate::clock::now;
 use crate::record::{Record, RecordKind, RecordSource, RequestCounts, SourceError};
 
 /// Pause between two adaptations of the threshold.
 const ADAPTATION: Duration = Duration::from_millis(200);
+
+/// Nanoseconds at the end of a window in which an answer is taken to go on if it has just been
+/// written to.
+const EDGE: u64 = 5_000_000;
 
 /// What is common to all kinds of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +43,7 @@ impl RequestOptions {
 /// Kind of the probes that see requests.
 #[derive(Debug)]
 enum Probes {
-    Sockets(#[expect(dead_code, reason = "its descriptors keep the programs running")] SocketProbes),
+    Sockets(SocketProbes),
     Function(FunctionProbes),
 }
 
@@ -52,12 +57,32 @@ impl Probes {
         }
     }
 
-    /// CPU time that a request costs the process, in nanoseconds.
+    /// CPU time that a request costs the process, in nanoseconds, where the kernel doesn't tell.
     fn cost(&self) -> u64 {
         match self {
-            Probes::Sockets(_) => 250,
-            // A trap at the call and one at the return.
-            Probes::Function(_) => 2_300,
+            Probes::Sockets(_) => 2 * (TRACEPOINT + 150),
+            Probes::Function(probes) => probes.cost(),
+        }
+    }
+
+    /// Returns the programs; `requests` have ended so far.
+    fn programs(&self, requests: Option<u64>) -> Vec<RunningProgram<'_>> {
+        match self {
+            Probes::Sockets(probes) => {
+                let running = |program| RunningProgram { program, around: TRACEPOINT, own_runs: requests };
+                probes.programs().iter().map(running).collect()
+            }
+            Probes::Function(probes) => probes.programs(),
+        }
+    }
+
+    fn set_recording(&mut self, is_on: bool) -> Result<(), ProgramError> {
+        match self {
+            Probes::Sockets(probes) => probes.set_recording(is_on),
+            Probes::Function(probes) => {
+                probes.set_recording(is_on);
+                Ok(())
+            }
         }
     }
 }
@@ -89,18 +114,21 @@ impl RequestSource {
     pub fn io(options: &RequestOptions) -> Result<RequestSource, SourceError> {
         let types = KernelTypes::of_kernel().map_err(|error| without(&format!("the kernel's types (BTF): {error}")))?;
         let (shared, targets) = begin(options, Some(&types))?;
-        let probes = SocketProbes::begin(&types, &targets, &shared).map_err(refused)?;
-        Ok(RequestSource::new(Probes::Sockets(probes), targets, shared, options))
+        let probes = SocketProbes::load(&types, &targets, &shared).map_err(refused)?;
+        let mut source = RequestSource::new(Probes::Sockets(probes), targets, shared, options);
+        source.probes.set_recording(true).map_err(refused)?;
+        Ok(source)
     }
 
-    /// Records the calls of a function: of nested ones the outermost. A call costs the process
-    /// about 2.3 µs.
+    /// Records the calls of a function: of nested ones the outermost. A call costs the process two
+    /// traps: 2.3 µs, and several times that in some virtual machines.
     ///
     /// # Errors
     /// BPF is missing or forbidden, or the name is in no module of a process.
     pub fn function(name: &str, options: &RequestOptions) -> Result<RequestSource, SourceError> {
         let (shared, targets) = begin(options, None)?;
         let mut probes = FunctionProbes::load(name, &targets, &shared).map_err(function_refused)?;
+        probes.set_recording(true);
         for process in &options.processes {
             probes.attach(*process).map_err(function_refused)?;
         }
@@ -194,8 +222,26 @@ impl RecordSource for RequestSource {
         self.adapt(report)
     }
 
-    fn cost(&self) -> u64 {
-        self.counts.seen * self.probes.cost()
+    fn set_recording(&mut self, is_on: bool) -> Result<(), SourceError> {
+        if is_on {
+            let failed = |source| SourceError::Io { what: "begin a window".into(), source };
+            self.shared.begin_window(now()).map_err(failed)?;
+        }
+        self.probes.set_recording(is_on).map_err(refused)?;
+        if !is_on && let Probes::Sockets(_) = self.probes {
+            self.shared.read(|event| self.delay.push(event));
+            self.delay.remove_since(now().saturating_sub(EDGE));
+        }
+        Ok(())
+    }
+
+    fn programs(&self) -> Vec<RunningProgram<'_>> {
+        let tally = self.shared.tally().ok();
+        self.probes.programs(tally.map(|tally| Latencies::new(tally.buckets).count()))
+    }
+
+    fn cost(&self, with_programs: bool) -> u64 {
+        if with_programs { self.counts.seen.saturating_mul(self.probes.cost()) } else { 0 }
     }
 }
 
@@ -215,7 +261,7 @@ fn record(event: &Event, request: u64) -> Record {
 
 /// Creates what all kinds need.
 fn begin(options: &RequestOptions, types: Option<&KernelTypes>) -> Result<(Shared, Targets), SourceError> {
-    let shared = Shared::create().map_err(|source| refused(ProgramError::Load { source, log: String::new() }))?;
+    let mut shared = Shared::create().map_err(|source| refused(ProgramError::Load { source, log: String::new() }))?;
     let targets = Targets::new(&options.processes, types.filter(|_| options.follow)).map_err(refused)?;
     shared.set(0, 1).map_err(|source| SourceError::Io { what: "set the threshold".into(), source })?;
     Ok((shared, targets))
@@ -244,10 +290,4 @@ fn refused(error: ProgramError) -> SourceError {
 /// Names what is missing, and what can be recorded without it.
 fn without(what: &str) -> SourceError {
     SourceError::Refused(format!("requests can't be timed without {what}; samples alone can be recorded"))
-}
-
-/// Returns the time of `CLOCK_MONOTONIC` in nanoseconds.
-fn now() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -13,6 +13,7 @@ use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, Symb
 
 use super::calls::StackRules;
 use super::returns::returns;
+use super::traps::TrapCosts;
 use crate::process::{Process, open_mapped_file};
 use crate::record::SourceError;
 
@@ -37,6 +38,8 @@ pub(super) struct Function {
     pub(super) rules: StackRules,
     /// Offsets of the instructions that return, for Go.
     pub(super) returns: Vec<u64>,
+    /// A probe at its first instruction is cheap.
+    pub(super) begins_with_push: bool,
 }
 
 /// How well a name fits; a lesser value is better.
@@ -129,7 +132,8 @@ fn search_module(path: &Path, file: File, name: &str, search: &mut Search) {
             false => (StackRules::Native, Vec::new()),
             true => (StackRules::Go, returns(&code(&object, address, size), offset)),
         };
-        let function = Function { file: path.to_path_buf(), offset, rules, returns };
+        let begins_with_push = TrapCosts::is_push(&code(&object, address, 2));
+        let function = Function { file: path.to_path_buf(), offset, rules, returns, begins_with_push };
         search.matches.push(Match { fit, function, is_resolver: kind == RESOLVER });
     };
     each_symbol(&object, |symbol, address, size, kind| add(symbol, address, size, kind, search));

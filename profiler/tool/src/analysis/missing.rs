@@ -2,11 +2,12 @@
 //!
 //! - The clock was stopped: a call that begins and ends meanwhile leaves no record.
 //! - Functions were omitted to keep the recording within its share of the CPU.
+//! - The program was recorded in windows of time.
 
 use serde::Serialize;
 
 use crate::format::EventKind;
-use crate::format::meta::OverheadReport;
+use crate::format::meta::{Engine, OverheadReport};
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Gaps of a recording. Shares are from 0 to 1.
@@ -23,6 +24,9 @@ pub struct RecordingGaps {
     pub coarse_tick: u64,
     /// Overhead of a recording with a limited share of the CPU, and its omissions.
     pub share: Option<OverheadReport>,
+    /// Share of the time that was recorded, in windows, where it was not all: counts are of the
+    /// windows.
+    pub recorded: Option<f64>,
 }
 
 /// Steps per doubling of a duration.
@@ -35,12 +39,18 @@ const LENGTHS: usize = 64 * 8;
 /// The trace can't be read any more, or `watch` stops the reading.
 pub fn missing(trace: &Trace, watch: &mut ProgressCallback<'_>) -> Result<RecordingGaps, TraceError> {
     let (pace, span) = (trace.pace(), trace.counts().span().max(1) as f64);
+    if trace.header().engine == Engine::Samples {
+        let lasted = trace.duration().unwrap_or(0).max(trace.counts().span()).max(1) as f64;
+        let recorded = (pace.stopped > 0).then(|| (1.0 - pace.stopped as f64 / lasted).max(0.0));
+        return Ok(RecordingGaps { recorded, ..RecordingGaps::default() });
+    }
     let mut missing = RecordingGaps {
         stood: (pace.stopped as f64 / span).min(1.0),
         calls: 0.0,
         coarse: (pace.coarse as f64 / span).min(1.0),
         coarse_tick: pace.coarse_tick,
         share: trace.share().cloned(),
+        recorded: None,
     };
     if pace.stops.is_empty() || trace.counts().calls == 0 {
         return Ok(missing);
@@ -83,6 +93,13 @@ impl RecordingGaps {
     /// Describes the gaps in a sentence; `None` if there are none.
     pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
+        if let Some(recorded) = self.recorded {
+            parts.push(format!(
+                "{:.1} % of the time were recorded, in windows, so that it costs the program little: counts and percentiles are \
+                 of these, and requests that were under way at a window's border are missing (--overhead allows more)",
+                recorded * 100.0
+            ));
+        }
         if self.coarse >= 0.01 {
             parts.push(format!(
                 "calls shorter than {} may be missing: the machine was busy for {:.0} % of the time",

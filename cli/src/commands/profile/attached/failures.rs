@@ -53,6 +53,22 @@ pub(super) fn parse_size(flag: &str, text: &str) -> Result<u64, Failure> {
     }
 }
 
+/// Reads the share of CPU time that recording may take, such as `5%`; `None` for `off`.
+pub(super) fn parse_overhead(text: Option<&str>) -> Result<Option<f64>, Failure> {
+    /// Where nothing is given, in per cent.
+    const DEFAULT: f64 = 3.0;
+    let percent = match text {
+        None => DEFAULT,
+        Some("off") => return Ok(None),
+        Some(text) => {
+            let percent = text.trim_end_matches('%').parse::<f64>().ok();
+            let refused = || anyhow!("--overhead {}: from 0.1% to 100%, or off", sanitize(text));
+            percent.filter(|percent| (0.1..=100.0).contains(percent)).ok_or_else(|| Failure::Input(refused()))?
+        }
+    };
+    Ok(Some(percent / 100.0))
+}
+
 /// Reads which requests are kept: `slow`, `slow=0.1%`, `slow=50ms`.
 pub(super) fn parse_keep(text: Option<&str>, memory: &str) -> Result<Option<KeepSlow>, Failure> {
     let Some(text) = text else { return Ok(None) };
@@ -76,11 +92,10 @@ pub(super) fn parse_keep(text: Option<&str>, memory: &str) -> Result<Option<Keep
 
 /// Names the options that were given and are for programs with the run-time only.
 pub(super) fn run_time_options(recording: &Recording) -> Vec<&'static str> {
-    let Recording { engine, tick, overhead, threshold, lock_threshold, ring, no_locks, no_sched, cpu, .. } = recording;
+    let Recording { engine, tick, threshold, lock_threshold, ring, no_locks, no_sched, cpu, .. } = recording;
     [
         ("--engine", engine != "auto"),
         ("--tick", tick.is_some()),
-        ("--overhead", overhead.is_some()),
         ("--threshold", threshold != "1us"),
         ("--lock-threshold", lock_threshold != "1us"),
         ("--ring", ring != "16M"),
@@ -107,6 +122,18 @@ mod tests {
             assert_eq!(slow(text), None, "{text}");
         }
         assert_eq!(parse_keep(None, "64M").ok(), Some(None));
+    }
+
+    #[test]
+    fn overheads_are_shares_or_off() {
+        let share = |text| parse_overhead(text).ok();
+        assert_eq!(share(Some("5%")), Some(Some(0.05)));
+        assert_eq!(share(Some("0.5")), Some(Some(0.005)));
+        assert_eq!(share(Some("off")), Some(None));
+        assert_eq!(share(None), Some(Some(0.03)));
+        for text in ["", "0%", "101%", "nan", "-1%", "some"] {
+            assert_eq!(share(Some(text)), None, "{text}");
+        }
     }
 
     #[test]

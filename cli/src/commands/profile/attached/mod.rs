@@ -11,12 +11,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use leeward_profile::format::request_totals::RequestTotals;
-use leeward_sampler::convert::recorder::{RecordedTrace, RecorderConfig, RecorderError, now};
+use leeward_sampler::clock::{now, process_time};
+use leeward_sampler::convert::recorder::{RecordedTrace, RecorderConfig, RecorderError};
 use leeward_sampler::convert::{KeepSlow, Recorder};
 use leeward_sampler::perf::{PerfOptions, PerfSource, SampleRate};
 use leeward_sampler::probe::{RequestOptions, RequestSource};
 use leeward_sampler::process::Process;
 use leeward_sampler::record::{RecordSource, SourceError};
+use leeward_sampler::windows::{Spending, WindowChange, Windows};
 
 use super::args::{AttachArgs, RecordArgs};
 use super::control;
@@ -41,6 +43,7 @@ const RATE: u32 = 1000;
 pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let duration = args.sampling.duration.as_deref().map(|text| parse_span("--duration", text)).transpose()?;
     let disk = failures::parse_size("--disk", &args.recording.disk)?;
+    let limit = failures::parse_overhead(args.recording.overhead.as_deref())?;
     let keep = failures::parse_keep(args.sampling.keep.as_deref(), &args.sampling.keep_memory)?;
     let pids: BTreeSet<u32> = args.pid.iter().copied().collect();
     let mut processes = Vec::new();
@@ -61,7 +64,7 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     }
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     hangup::stop_on_hangup(&interrupt);
-    let mut recording = Recording::begin(args, processes, disk, keep)?;
+    let mut recording = Recording::begin(args, processes, (disk, limit), keep)?;
     let end = duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
     let recorded = recording.run(&interrupt, end);
     recording.finish(recorded)
@@ -72,11 +75,13 @@ struct Recording {
     recorder: Recorder,
     perf: Vec<PerfSource>,
     requests: Option<RequestSource>,
+    windows: Windows,
     began: Instant,
     counted: Instant,
     /// Requests up to the last count.
     seen: u64,
-    rate: u32,
+    /// Samples per second, and for how long nothing was recorded, as the trace says.
+    pace: (u32, u64),
     /// Sum of the seconds, and of the samples per second, for the mean.
     intervals: (f64, f64),
 }
@@ -85,7 +90,7 @@ impl Recording {
     fn begin(
         args: &RecordArgs,
         processes: Vec<Process>,
-        disk: u64,
+        (disk, limit): (u64, Option<f64>),
         keep: Option<KeepSlow>,
     ) -> Result<Recording, Failure> {
         let sampling = &args.sampling;
@@ -94,7 +99,7 @@ impl Recording {
         let rate = sampling.rate.map_or(SampleRate::Automatic, SampleRate::Hertz);
         let options = PerfOptions { rate, children, ..PerfOptions::default() };
         // Before the samples: begun after them, the programs that time requests miss many.
-        let (requests, problem) = requests(args, &pids, children)?;
+        let (mut requests, problem) = requests(args, &pids, children)?;
         let mut perf = Vec::new();
         for pid in &pids {
             let process = Process::open(*pid).map_err(source_failure)?;
@@ -118,14 +123,18 @@ impl Recording {
             recorder.note(1, 5, &problem).map_err(recorder_failure)?;
         }
         let began = Instant::now();
-        Ok(Recording { recorder, perf, requests, began, counted: began, seen: 0, rate, intervals: (0.0, 0.0) })
+        let spending = Spending { own: process_time(), used: recorder.cpu_time() };
+        let windows = Windows::new(limit, now(), spending, &sources(&mut perf, &mut requests));
+        let pace = (rate, 0);
+        Ok(Recording { recorder, perf, requests, windows, began, counted: began, seen: 0, pace, intervals: (0.0, 0.0) })
     }
 
     /// Records until the user or the processes end it.
     fn run(&mut self, interrupt: &Interrupt, end: Option<Instant>) -> Result<(), RecorderError> {
         let mut progress = Progress::new();
         while !interrupt.is_requested() && !self.recorder.is_finished() && end.is_none_or(|end| Instant::now() < end) {
-            sleep(POLL);
+            let next = Duration::from_nanos(self.windows.next().saturating_sub(now()));
+            sleep(if next.is_zero() { POLL } else { next.min(POLL) });
             self.poll()?;
             progress.show(|| self.state());
         }
@@ -140,6 +149,13 @@ impl Recording {
 
     fn poll(&mut self) -> Result<(), RecorderError> {
         let mut sources = sources(&mut self.perf, &mut self.requests);
+        let time = now();
+        if time >= self.windows.next() {
+            let spending = Spending { own: process_time(), used: self.recorder.cpu_time() };
+            if self.windows.step(time, spending, &mut sources)? == Some(WindowChange::Ended) {
+                self.recorder.pause_at(time);
+            }
+        }
         self.recorder.poll(&mut sources)?;
         // Weights of requests are right if the trace tells of each change of the threshold.
         let seen = self.requests.as_ref().map_or(0, |source| source.counts().seen);
@@ -167,23 +183,22 @@ impl Recording {
         }
         let rate = self.perf.iter().map(|source| source.report().rate).min().unwrap_or(RATE).max(1);
         self.intervals = (self.intervals.0 + seconds, self.intervals.1 + seconds * f64::from(rate));
-        if rate != self.rate {
-            self.rate = rate;
+        let pace = (rate, self.windows.paused(now()));
+        if pace != self.pace {
+            self.pace = pace;
             let mean = self.intervals.1 / self.intervals.0.max(0.001);
-            self.recorder.set_interval(1_000_000_000 / u64::from(rate), (1e9 / mean.max(1.0)) as u64)?;
+            self.recorder.set_pace(1_000_000_000 / u64::from(rate), (1e9 / mean.max(1.0)) as u64, pace.1)?;
         }
         Ok(())
     }
 
     fn state(&self) -> State {
         let written = self.recorder.written();
-        let cost: u64 = self.perf.iter().map(RecordSource::cost).sum();
-        let of_requests = self.requests.as_ref().map_or(0, RecordSource::cost);
         State {
             elapsed: self.began.elapsed(),
             samples: written.stacks,
             requests: self.requests.as_ref().map(|source| (source.counts().seen, written.slow)),
-            cost: Duration::from_nanos(cost + of_requests),
+            paused: Duration::from_nanos(self.windows.paused(now())),
         }
     }
 

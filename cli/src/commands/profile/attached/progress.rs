@@ -17,8 +17,8 @@ pub(super) struct State {
     pub(super) samples: u64,
     /// Requests that ended, and the slow ones; `None` if requests are not timed.
     pub(super) requests: Option<(u64, u64)>,
-    /// CPU time that the recording costs.
-    pub(super) cost: Duration,
+    /// Time in which nothing was recorded, to keep the cost low.
+    pub(super) paused: Duration,
 }
 
 impl State {
@@ -27,8 +27,10 @@ impl State {
         if let Some((seen, slow)) = self.requests {
             text += &format!(", {seen} requests, {slow} recorded as slow");
         }
-        let cost = percent(self.cost.as_nanos() as u64, self.elapsed.as_nanos() as u64);
-        text += &format!(", costs {cost} of a CPU");
+        if !self.paused.is_zero() {
+            let recorded = self.elapsed.saturating_sub(self.paused).as_nanos() as u64;
+            text += &format!(", {} of the time", percent(recorded, self.elapsed.as_nanos() as u64));
+        }
         text
     }
 }

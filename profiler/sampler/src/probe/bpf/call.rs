@@ -14,8 +14,10 @@ pub(super) enum Command {
     MapUpdate = 2,
     MapDelete = 3,
     ProgramLoad = 5,
+    ObjectInfo = 15,
     RawTracepointOpen = 17,
     BtfLoad = 18,
+    EnableStatistics = 32,
 }
 
 /// Arguments of `bpf()` (`union bpf_attr`), built field by field. Memory that it names is borrowed

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use super::assembler::{Assembler, AssemblyError};
 use super::btf::KernelTypes;
-use super::call::{Arguments, Command, bpf_descriptor, perf_event_open, perf_event_run};
+use super::call::{Arguments, Command, bpf, bpf_descriptor, perf_event_open, perf_event_run};
 
 /// Where a program will run.
 #[derive(Clone, Copy, Debug)]
@@ -113,6 +113,23 @@ impl Program {
         &self.descriptor
     }
 
+    /// Returns how often the program ran while the kernel counted (see [`Statistics`]).
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn runs(&self) -> io::Result<Runs> {
+        /// Size of `struct bpf_prog_info` up to the counts, and their offsets in it.
+        const SIZE: usize = 208;
+        const NANOSECONDS: usize = 192;
+        const COUNT: usize = 200;
+        let mut info = [0; SIZE];
+        let descriptor = self.descriptor.as_raw_fd() as u32;
+        let mut arguments = Arguments::new().word(0, descriptor).word(4, SIZE as u32).output(8, &mut info);
+        bpf(Command::ObjectInfo, &mut arguments)?;
+        let number = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().unwrap_or_default());
+        Ok(Runs { count: number(COUNT), nanoseconds: number(NANOSECONDS) })
+    }
+
     /// Lets the program run at its tracepoint until the result is dropped.
     ///
     /// # Errors
@@ -142,6 +159,33 @@ impl Program {
         let event = perf_event_open(&mut attribute, uprobe.process as i32, &path).map_err(refused)?;
         perf_event_run(&event, &self.descriptor).map_err(refused)?;
         Ok(Probe { _descriptor: event })
+    }
+}
+
+/// How often a program ran.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Number of runs, on all CPUs and for all processes.
+    pub count: u64,
+    /// Time that they took.
+    pub nanoseconds: u64,
+}
+
+/// While this lives, the kernel counts the runs of all programs and takes their time.
+#[derive(Debug)]
+pub struct Statistics {
+    _descriptor: OwnedFd,
+}
+
+impl Statistics {
+    /// Begins to count.
+    ///
+    /// # Errors
+    /// The right is missing (`CAP_SYS_ADMIN`).
+    pub fn enable() -> io::Result<Statistics> {
+        // The only kind, `BPF_STATS_RUN_TIME`, is number 0.
+        bpf_descriptor(Command::EnableStatistics, &mut Arguments::new())
+            .map(|descriptor| Statistics { _descriptor: descriptor })
     }
 }
 
