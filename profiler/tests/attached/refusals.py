@@ -76,6 +76,7 @@ def refused(leeward, folder, rows):
         ("an output folder that is a file", [leeward, file, "--pid", process.pid], {}, r"file|folder|directory"),
         ("a process and a program", [leeward, out, "--pid", process.pid, "--", "true"], {}, r"--pid|COMMAND"),
         ("neither process nor program", [leeward, out], {}, r"--pid|COMMAND"),
+        ("an overhead of nothing", [leeward, out, "--pid", process.pid, "--overhead", "0%"], {}, r"overhead"),
         ("a rate of nothing", [leeward, out, "--pid", process.pid, "--rate", "0"], {}, r"rate"),
         ("a rate beyond all bounds", [leeward, out, "--pid", process.pid, "--rate", "100000000000"], {}, r"rate"),
     ]
@@ -140,6 +141,13 @@ def accepted(leeward, folder, rows):
     end(first)
     os.kill(process.pid, signal.SIGSTOP)
     row("is stopped", process.pid, codes=(0, 1), pattern="no CPU time")
+    end(process)
+
+    program = folder / "orders"
+    source = pathlib.Path(__file__).resolve().with_name("orders.c")
+    subprocess.run(["cc", "-O1", "-g", "-o", program, source], check=True, timeout=60)
+    process = start([program], limit=600)
+    row("has no connections", process.pid, seconds="4s", pattern=r"--request-fn 'handle_order'")
     end(process)
 
     process = spinner()

@@ -142,10 +142,13 @@ impl OpenTrace {
                 Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls_reason(&self.trace))))
             }
             Some(name) => self.select_calls(name, what),
-            None if self.trace.counts().requests == 0 && self.is_sampled() => Err(Failure::Input(anyhow!(
-                "no request was seen: the process answered none over a connection; `record --pid` takes --request-fn for other \
-                 kinds of requests, and `stats` shows where the time goes"
-            ))),
+            None if self.trace.counts().requests == 0 && self.is_sampled() => {
+                self.suggest()?;
+                Err(Failure::Input(anyhow!(
+                    "no request was seen: the process answered none over a connection; `record --pid` takes --request-fn for other \
+                     kinds of requests, and `stats` shows where the time goes"
+                )))
+            }
             None if self.trace.counts().requests == 0 => {
                 self.suggest()?;
                 Err(Failure::Input(anyhow!(
@@ -181,33 +184,53 @@ impl OpenTrace {
         self.trace.header().engine == Engine::Samples
     }
 
-    /// Lists on stderr the functions that may be called once per request. Samples don't tell how
-    /// often a function is called.
+    /// Lists on stderr the functions that may be called once per request.
     fn suggest(&mut self) -> Result<(), Failure> {
-        if self.is_sampled() {
-            return Ok(());
-        }
         let mut watch = self.progress("looking for requests");
-        let candidates = candidates(&self.trace, &mut self.symbols, &mut watch).map_err(failure)?;
+        suggest(&self.trace, &mut self.symbols, &mut watch)
+    }
+}
+
+/// Lists on stderr the functions of a trace that may be called once per request.
+pub(super) fn suggest(trace: &Trace, symbols: &mut Symbols, watch: &mut ProgressCallback<'_>) -> Result<(), Failure> {
+    let mut candidates = candidates(trace, symbols, watch).map_err(failure)?;
+    if trace.header().engine == Engine::Samples {
+        // A probe needs the name of a symbol.
+        candidates.retain(|one| !one.function.contains("+0x"));
         if candidates.is_empty() {
             return Ok(());
         }
         print_line(
-            "note: candidates for --request-fn, the likeliest first: functions that are called once per request. If a function is called",
+            "note: functions that may handle a request, the likeliest first. To time each call of one, record again:",
         );
-        print_line("several times per request, such as a state machine, each call is only a part of a request.");
         for one in candidates {
+            let name = one.function.replace('\'', "'\\''");
             print_line(&format!(
-                "  {}: {:.0} calls per second, half within {}, 99 % within {}, {:.0} % of the program's time",
-                one.function,
-                one.per_second,
-                format_nanos(one.p50),
-                format_nanos(one.p99),
+                "  leeward profile record --pid {} --request-fn '{name}'     {:.0} % of the program's time",
+                trace.header().pid,
                 one.share
             ));
         }
-        Ok(())
+        return Ok(());
     }
+    if candidates.is_empty() {
+        return Ok(());
+    }
+    print_line(
+        "note: candidates for --request-fn, the likeliest first: functions that are called once per request. If a function is called",
+    );
+    print_line("several times per request, such as a state machine, each call is only a part of a request.");
+    for one in candidates {
+        print_line(&format!(
+            "  {}: {:.0} calls per second, half within {}, 99 % within {}, {:.0} % of the program's time",
+            one.function,
+            one.per_second,
+            format_nanos(one.p50),
+            format_nanos(one.p99),
+            one.share
+        ));
+    }
+    Ok(())
 }
 
 /// Explains why a trace has no calls of functions, and how to fix it.

@@ -11,6 +11,7 @@ use serde::Serialize;
 use super::idle::is_idle;
 use super::names::{is_drop, last_part, wraps};
 use crate::format::event::OffCpu;
+use crate::format::meta::Engine;
 use crate::format::{Event, EventKind, ObjectKind};
 use crate::hash::Map;
 use crate::histogram::Histogram;
@@ -145,25 +146,31 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) 
     let busiest = named.values().map(|one| one.worked.total()).max().unwrap_or(0);
     let worked = trace.pace().used.max(busiest).max(1);
     let seconds = trace.counts().span().max(1) as f64 / 1e9;
+    let is_likely = |one: &NamedFunction| {
+        let total = one.worked.total();
+        // A function that mostly waits is a loop, or the work of one.
+        one.worked.count() >= FEWEST
+            && total as f64 >= 0.05 * worked as f64
+            && one.waited <= total
+            && !is_idle(&one.name)
+            && !is_drop(&one.name)
+    };
     let mut all: Vec<(f64, Candidate)> = Vec::new();
     for one in named.values() {
         let (calls, total) = (one.worked.count(), one.worked.total());
         let share = total as f64 / worked as f64;
-        // A function that mostly waits is a loop, or the work of one.
-        if calls < FEWEST
-            || share < 0.05
-            || one.waited > total
-            || is_idle(&one.name)
-            || is_drop(&one.name)
-            || is_same(one, &named)
-        {
+        if !is_likely(one) || is_same(one, &named) {
             continue;
         }
         let (p50, p99) = (one.worked.percentile(50.0), one.worked.percentile(99.0));
         let spread = p99.saturating_sub(p50) as f64 / p99.max(1) as f64;
-        // Several calls per call of the caller are parts of something.
+        // Several calls per call of the caller are parts of something. Samples don't tell how many
+        // there are: of two functions that are likely, one within the other, the outer is.
         let caller = one.caller.as_ref().and_then(|(caller, _)| named.get(caller));
-        let is_part = caller.is_some_and(|caller| calls as f64 > caller.worked.count() as f64 * 1.5);
+        let is_part = caller.is_some_and(|caller| match trace.header().engine {
+            Engine::Samples => is_likely(caller),
+            _ => calls as f64 > caller.worked.count() as f64 * 1.5,
+        });
         let score =
             share.min(1.0) * (0.3 + spread) * if is_part { 0.3 } else { 1.0 } * if one.is_own { 1.0 } else { 0.5 };
         let per_second = calls as f64 / seconds;

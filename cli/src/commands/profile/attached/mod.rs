@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
 use leeward_profile::format::request_totals::RequestTotals;
+use leeward_profile::symbols::{Options, Symbols};
+use leeward_profile::trace::{Trace, ignore_progress};
 use leeward_sampler::clock::{now, process_time};
 use leeward_sampler::convert::recorder::{RecordedTrace, RecorderConfig, RecorderError};
 use leeward_sampler::convert::{KeepSlow, Recorder};
@@ -22,7 +24,7 @@ use leeward_sampler::windows::{Spending, WindowChange, Windows};
 
 use super::args::{AttachArgs, RecordArgs};
 use super::control;
-use super::read::print_line;
+use super::read::{print_line, suggest};
 use super::record::summarize;
 use crate::admission::parse_span;
 use crate::failure::Failure;
@@ -263,5 +265,10 @@ fn describe(traces: &[RecordedTrace], has_requests: bool) -> Result<(), Failure>
     };
     let folder = first.folder.display();
     let next = if has_requests && first.written.slow > 0 { "tail" } else { "stats" };
+    if first.written.slow + first.written.sampled == 0
+        && let Ok(trace) = Trace::open(&first.folder, &mut ignore_progress)
+    {
+        suggest(&trace, &mut Symbols::new(&trace, Options::default()), &mut ignore_progress)?;
+    }
     stdout::print(&format!("next: leeward profile {next} {folder}"))
 }
