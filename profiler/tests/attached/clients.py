@@ -12,7 +12,7 @@ class Connection:
     """A TCP connection to a port of this machine, with a buffer of what was received."""
 
     def __init__(self, port, held=None):
-        """`held`: bytes that the kernel holds for the client, who has not read; it chooses by default."""
+        """`held`: bytes that the kernel holds for a client who has not read; by default its choice."""
         self.socket = socket.socket()
         self.socket.settimeout(LIMIT_SECONDS)
         if held:
@@ -46,7 +46,7 @@ class Connection:
         return self.take(at + len(end))
 
     def skip(self, end):
-        """Reads up to `end` and keeps nothing: the time to store a long answer is not the service's."""
+        """Reads up to `end` and keeps nothing: storing a long answer is not the service's time."""
         tail, taken = bytes(self.buffer), bytearray(1 << 18)
         self.buffer.clear()
         while not tail.endswith(end):
