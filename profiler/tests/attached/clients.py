@@ -12,7 +12,7 @@ class Connection:
     """A TCP connection to a port of this machine, with a buffer of what was received."""
 
     def __init__(self, port, held=None):
-        """`held`: bytes that the kernel holds for a client who has not read; by default its choice."""
+        """`held`: bytes that the kernel holds while the client does not read."""
         self.socket = socket.socket()
         self.socket.settimeout(LIMIT_SECONDS)
         if held:
