@@ -360,7 +360,10 @@ fn demand_may_be_a_multiple_of_the_capacity() {
     assert_eq!(report["violations"], Value::Array(Vec::new()), "{report}");
     let output = Command::new(env!("CARGO_BIN_EXE_leeward")).args(["load", &server.address]).args(&flags).output();
     let text = String::from_utf8(output.unwrap().stdout).unwrap();
-    assert!(text.starts_with("demand ") && text.contains("0.2 x ") && text.contains("as a closed loop measured"), "{text}");
+    assert!(
+        text.starts_with("demand ") && text.contains("0.2 x ") && text.contains("as a closed loop measured"),
+        "{text}"
+    );
 }
 
 /// The capacity is measured with so few active clients that no controller rejects. With all clients
