@@ -1,5 +1,6 @@
 //! `leeward profile` from outside: synthetic traces through every subcommand.
 
+use std::fs;
 use std::io::Read;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -145,7 +146,17 @@ fn finish(child: Child) -> (String, Option<i32>, String) {
     (text(&output.stdout), output.status.code(), text(&output.stderr))
 }
 
+/// Sends a signal once `record` listens for it. Those that it was started to ignore it listens for
+/// when the program runs, which may be ready before.
 fn signal(child: &Child, signal: Signal) {
+    let listens = || {
+        let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(caught.trim(), 16).unwrap() >> (signal.as_raw() - 1) & 1 == 1
+    };
+    while !listens() {
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
     kill_process(Pid::from_child(child), signal).unwrap();
 }
 
