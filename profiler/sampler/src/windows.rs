@@ -7,8 +7,6 @@
 //!
 //! Contains no clock, and does not say what is recorded within a window (`perf::budget`).
 
-use std::hash::{BuildHasher, RandomState};
-
 use crate::probe::bpf::{ProgramMeter, RunningProgram};
 use crate::record::{RecordSource, SourceError};
 
@@ -43,6 +41,7 @@ pub struct Windows {
     programs: u64,
     /// The kernel tells what programs cost.
     is_metered: bool,
+    /// State of the random lengths: the time of the begin is random enough for them.
     random: u64,
 }
 
@@ -89,7 +88,6 @@ impl Windows {
             used: (now, spending.used),
             ..Ledger::default()
         };
-        let random = RandomState::new().hash_one(now) | 1;
         let mut meter = ProgramMeter::default();
         if limit.is_some() {
             meter.begin(&programs(sources));
@@ -104,13 +102,13 @@ impl Windows {
             paused: 0,
             programs: 0,
             is_metered: true,
-            random,
+            random: now.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         };
-        windows.end = now + windows.length();
+        windows.end = if limit.is_some() { now + windows.length() } else { u64::MAX };
         windows
     }
 
-    /// Returns when [`Windows::step`] has something to decide.
+    /// Returns when [`Windows::step`] has something to decide; never without a limit.
     pub fn next(&self) -> u64 {
         self.end
     }

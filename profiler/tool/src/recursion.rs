@@ -11,7 +11,7 @@ use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// System functions that start threads and the program: calls from these have no caller.
-const ROOTS: [&str; 8] = [
+pub(crate) const ROOTS: [&str; 9] = [
     "in_new_thread",
     "start_thread",
     "_start",
@@ -20,6 +20,7 @@ const ROOTS: [&str; 8] = [
     "__libc_start_main_impl",
     "clone",
     "clone3",
+    "__clone3",
 ];
 
 /// Returns the names of functions that may run twice at a time in a thread, from pairs of function

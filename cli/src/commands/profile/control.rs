@@ -61,12 +61,8 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
         on(recording.no_sched)
     );
     if let Some(overhead) = &recording.overhead {
-        let number = overhead.trim_end_matches('%').parse::<f64>().ok().filter(|number| (0.1..=100.0).contains(number));
-        if number.is_none() && overhead != "off" {
-            let refused = anyhow!("--overhead {}: accepted are 0.1% to 100%, or off", sanitize(overhead));
-            return Err(Failure::Input(refused));
-        }
-        options += &format!(",overhead={}", number.map_or("off".into(), |number| number.to_string()));
+        let percent = parse_overhead(overhead)?;
+        options += &format!(",overhead={}", percent.map_or("off".into(), |percent| percent.to_string()));
     }
     // `tick` must come after `overhead`, which otherwise determines the ticks.
     if let Some(tick) = &recording.tick {
@@ -76,6 +72,15 @@ pub(super) fn options(recording: &Recording) -> Result<String, Failure> {
         options += &format!(",cpu={cpu}");
     }
     Ok(options)
+}
+
+/// Reads the per cent of the CPU time that recording may take, such as `5%`; `None` for `off`.
+pub(super) fn parse_overhead(text: &str) -> Result<Option<f64>, Failure> {
+    let percent = text.trim_end_matches('%').parse::<f64>().ok().filter(|percent| (0.1..=100.0).contains(percent));
+    if percent.is_none() && text != "off" {
+        return Err(Failure::Input(anyhow!("--overhead {}: accepted are 0.1% to 100%, or off", sanitize(text))));
+    }
+    Ok(percent)
 }
 
 /// Explains why a process does not respond, and how to fix it.

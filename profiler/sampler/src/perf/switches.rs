@@ -164,11 +164,7 @@ impl Maps {
     /// Emits: counts a switch.
     fn emit_count(&self, a: &mut Assembler, out: Label) {
         a.store(Width::Word, R10, ZERO, 0);
-        a.set_map(R1, self.count.number());
-        a.set(R2, R10);
-        a.apply(Operation::Add, R2, i32::from(ZERO));
-        a.call(Helper::MapLookup);
-        a.jump_if(R0, Condition::Equal, 0, out);
+        a.look_up(self.count.number(), ZERO, out);
         a.set(R1, 1);
         a.add_atomically(R0, 0, R1);
     }

@@ -191,11 +191,7 @@ impl Shared {
     /// Emits: `R0` = the tally of this CPU. Destroys `R1` to `R5`.
     fn emit_tally(&self, a: &mut Assembler, out: Label) {
         a.store(Width::Word, R10, ZERO, 0);
-        a.set_map(R1, self.tally.number());
-        a.set(R2, R10);
-        a.apply(Operation::Add, R2, i32::from(ZERO));
-        a.call(Helper::MapLookup);
-        a.jump_if(R0, Condition::Equal, 0, out);
+        a.look_up(self.tally.number(), ZERO, out);
     }
 
     /// Emits: `R0` = [`SAMPLED`] for one request of so many, else 0, by the last digits of the time

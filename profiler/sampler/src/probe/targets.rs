@@ -91,11 +91,7 @@ impl Targets {
     /// Emits: jumps if the process in `R1` is not recorded.
     fn emit_lookup(&self, a: &mut Assembler, out: Label) {
         a.store(Width::Word, R10, KEY, R1);
-        a.set_map(R1, self.processes.number());
-        a.set(R2, R10);
-        a.apply(Operation::Add, R2, i32::from(KEY));
-        a.call(Helper::MapLookup);
-        a.jump_if(R0, Condition::Equal, 0, out);
+        a.look_up(self.processes.number(), KEY, out);
     }
 
     /// Program at the birth of a task: a recorded process's child is recorded.

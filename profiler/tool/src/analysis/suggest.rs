@@ -15,6 +15,7 @@ use crate::format::meta::Engine;
 use crate::format::{Event, EventKind, ObjectKind};
 use crate::hash::Map;
 use crate::histogram::Histogram;
+use crate::recursion::ROOTS;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 
@@ -25,18 +26,6 @@ const SUGGESTED: usize = 5;
 /// Limits of remembered waits per thread, and of threads.
 const WAITS: usize = 1 << 10;
 const THREADS: usize = 1 << 12;
-/// Functions in which a program or a thread begins: they contain everything, and are no request.
-const ENTRIES: [&str; 9] = [
-    "_start",
-    "__libc_start_main",
-    "__libc_start_main_impl",
-    "__libc_start_call_main",
-    "main",
-    "start_thread",
-    "clone",
-    "clone3",
-    "__clone3",
-];
 /// Least number of calls that show a tail.
 const FEWEST: u64 = 20;
 
@@ -166,7 +155,9 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) 
             && one.waited <= total
             && !is_idle(&one.name)
             && !is_drop(&one.name)
-            && !ENTRIES.contains(&one.name.as_str())
+            // They contain everything.
+            && one.name != "main"
+            && !ROOTS.contains(&one.name.as_str())
     };
     let mut all: Vec<(f64, Candidate)> = Vec::new();
     for one in named.values() {

@@ -8,6 +8,7 @@ use leeward_sampler::convert::{KeepSlow, SlowRequests};
 use leeward_sampler::record::SourceError;
 
 use super::super::args::Recording;
+use super::super::control;
 use crate::admission::parse_span;
 use crate::failure::{Failure, file_failure};
 use crate::stdout::sanitize;
@@ -58,16 +59,8 @@ pub(super) fn parse_overhead(text: Option<&str>) -> Result<Option<f64>, Failure>
     /// Where nothing is given, in per cent: with 3 % half of the slow requests of the examination
     /// fell between windows, with this none.
     const DEFAULT: f64 = 10.0;
-    let percent = match text {
-        None => DEFAULT,
-        Some("off") => return Ok(None),
-        Some(text) => {
-            let percent = text.trim_end_matches('%').parse::<f64>().ok();
-            let refused = || anyhow!("--overhead {}: from 0.1% to 100%, or off", sanitize(text));
-            percent.filter(|percent| (0.1..=100.0).contains(percent)).ok_or_else(|| Failure::Input(refused()))?
-        }
-    };
-    Ok(Some(percent / 100.0))
+    let percent = text.map_or(Ok(Some(DEFAULT)), control::parse_overhead)?;
+    Ok(percent.map(|percent| percent / 100.0))
 }
 
 /// Reads which requests are kept: `slow`, `slow=0.1%`, `slow=50ms`.

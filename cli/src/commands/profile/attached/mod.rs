@@ -125,8 +125,7 @@ impl Recording {
             recorder.note(1, 5, &problem).map_err(recorder_failure)?;
         }
         let began = Instant::now();
-        let spending = Spending { own: process_time(), used: recorder.cpu_time() };
-        let windows = Windows::new(limit, now(), spending, &sources(&mut perf, &mut requests));
+        let windows = Windows::new(limit, now(), spending(&recorder), &sources(&mut perf, &mut requests));
         let pace = (rate, 0);
         Ok(Recording { recorder, perf, requests, windows, began, counted: began, seen: 0, pace, intervals: (0.0, 0.0) })
     }
@@ -135,8 +134,7 @@ impl Recording {
     fn run(&mut self, interrupt: &Interrupt, end: Option<Instant>) -> Result<(), RecorderError> {
         let mut progress = Progress::new();
         while !interrupt.is_requested() && !self.recorder.is_finished() && end.is_none_or(|end| Instant::now() < end) {
-            let next = Duration::from_nanos(self.windows.next().saturating_sub(now()));
-            sleep(if next.is_zero() { POLL } else { next.min(POLL) });
+            sleep(Duration::from_nanos(self.windows.next().saturating_sub(now())).min(POLL));
             self.poll()?;
             progress.show(|| self.state());
         }
@@ -152,11 +150,10 @@ impl Recording {
     fn poll(&mut self) -> Result<(), RecorderError> {
         let mut sources = sources(&mut self.perf, &mut self.requests);
         let time = now();
-        if time >= self.windows.next() {
-            let spending = Spending { own: process_time(), used: self.recorder.cpu_time() };
-            if self.windows.step(time, spending, &mut sources)? == Some(WindowChange::Ended) {
-                self.recorder.pause_at(time);
-            }
+        if time >= self.windows.next()
+            && self.windows.step(time, spending(&self.recorder), &mut sources)? == Some(WindowChange::Ended)
+        {
+            self.recorder.pause_at(time);
         }
         self.recorder.poll(&mut sources)?;
         // Weights of requests are right if the trace tells of each change of the threshold.
@@ -219,6 +216,10 @@ impl Recording {
         describe(&traces, has_requests)?;
         Ok(())
     }
+}
+
+fn spending(recorder: &Recorder) -> Spending {
+    Spending { own: process_time(), used: recorder.cpu_time() }
 }
 
 fn sources<'a>(perf: &'a mut [PerfSource], requests: &'a mut Option<RequestSource>) -> Vec<&'a mut dyn RecordSource> {

@@ -194,6 +194,16 @@ impl Assembler {
         self.wide(destination, MAP_DESCRIPTOR, u64::from(descriptor as u32));
     }
 
+    /// `R0` = the address of the map's value for the key at this place of the stack; jumps if there
+    /// is none. Destroys `R1` to `R5`.
+    pub fn look_up(&mut self, descriptor: i32, key: i16, none: Label) {
+        self.set_map(Register::R1, descriptor);
+        self.set(Register::R2, Register::R10);
+        self.apply(Operation::Add, Register::R2, i32::from(key));
+        self.call(Helper::MapLookup);
+        self.jump_if(Register::R0, Condition::Equal, 0, none);
+    }
+
     /// `destination = ` the address of an array's first value.
     pub fn set_map_value(&mut self, destination: Register, descriptor: i32) {
         self.wide(destination, MAP_VALUE, u64::from(descriptor as u32));
