@@ -10,6 +10,8 @@
 #include <unistd.h>
 
 #define NAME_ROOM 32
+/* Bytes of a segment before its first block, the header. */
+#define SEGMENT_HEAD 16
 
 static struct stat first_root;
 static bool first_root_is_known;
@@ -21,6 +23,8 @@ static int folder_fd = -1, file = -1;
 static bool failed;
 static uint32_t segment, oldest;
 static uint64_t segment_bytes, total_bytes;
+/* Where the segment's last block begins that was written before a failure. */
+static uint64_t last_block;
 
 void lw_file_setup(void) { first_root_is_known = stat("/", &first_root) == 0; }
 
@@ -105,7 +109,20 @@ bool lw_file_write_block(int kind, uint8_t *start, uint32_t length) {
     uint32_t crc = lw_crc32c(0, start + 4, 8);
     crc = lw_crc32c(crc, start + 16, length);
     memcpy(start + 12, &crc, 4);
-    return write_whole(start, 16 + (size_t)length);
+    uint64_t begins = segment_bytes;
+    bool is_written = write_whole(start, 16 + (size_t)length);
+    if (is_written && !failed)
+        last_block = begins;
+    return is_written;
+}
+
+void lw_file_drop_last_block(void) {
+    if (file >= 0 && last_block > SEGMENT_HEAD && ftruncate(file, (off_t)last_block) == 0) {
+        total_bytes -= segment_bytes - last_block;
+        segment_bytes = last_block;
+        lseek(file, (off_t)segment_bytes, SEEK_SET);
+    }
+    last_block = 0;
 }
 
 /* Creates the segment's file. False with errno, in particular EEXIST if the file exists. */
@@ -120,9 +137,9 @@ bool lw_file_open_segment(void) {
     /* open_folder has already created the first one. */
     if (file < 0 && !create_segment())
         return false;
-    uint8_t head[16] = {'L', 'E', 'E', 'W', 'T', 'R', 'C', '\n', 1};
+    uint8_t head[SEGMENT_HEAD] = {'L', 'E', 'E', 'W', 'T', 'R', 'C', '\n', 1};
     memcpy(head + 12, &segment, 4);
-    segment_bytes = 0;
+    segment_bytes = last_block = 0;
     return write_whole(head, sizeof head);
 }
 

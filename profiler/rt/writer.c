@@ -209,13 +209,13 @@ void lw_writer_pace(uint64_t now) {
     pace_next = now + PACE_PAUSE;
 }
 
-static void write_end(int reason) {
+static bool write_end(int reason) {
     struct lw_payload p = payload();
     lw_put_u64(&p, lw_now());
     lw_put_u8(&p, (uint8_t)reason);
     lw_put_u64(&p, events);
     lw_put_u64(&p, atomic_load(&lw_lost_total));
-    lw_file_write_block(LW_BLOCK_END, scratch, p.length);
+    return lw_file_write_block(LW_BLOCK_END, scratch, p.length);
 }
 
 void lw_writer_note(int level, int topic, const char *text) {
@@ -325,7 +325,10 @@ void lw_writer_end(int reason) {
     if (lw_modules_changed(lw_now()))
         write_modules();
     follow_command();
-    write_end(lw_file_has_failed() ? LW_END_FAILED : reason);
+    if (!write_end(lw_file_has_failed() ? LW_END_FAILED : reason)) {
+        lw_file_drop_last_block();
+        write_end(LW_END_FAILED);
+    }
     lw_file_close();
 }
 
