@@ -1,6 +1,8 @@
 //! The verdict on a claim over all seeds: reproduced if the median's interval lies within the
 //! accepted values, not reproduced if it lies outside, undecided if it reaches across a bound.
 
+use std::collections::BTreeSet;
+
 use super::interval::{bootstrap, median_with_infinities};
 use crate::numbers::round;
 use crate::scenario::ClaimSpec;
@@ -31,7 +33,7 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     let interval = bootstrap(&values);
     let value = median_with_infinities(&mut values);
     let runs: Vec<_> = seeds.iter().flat_map(|seed| spec.measure.runs(results, *seed)).collect();
-    let (settling, late) = (settling(&runs), late(&runs));
+    let (settling, late) = (settling(&runs, seeds.len()), late(&runs));
     let is_measured = values.len() == seeds.len() && late.is_empty() && settling.iter().all(|side| side.settled);
     // Seeds without a number, and runs that still change or had a late load, could have any value.
     let verdict = if is_measured { verdict(spec, interval) } else { Verdict::Undecided };
@@ -47,20 +49,33 @@ pub fn judge(spec: &ClaimSpec, results: &Results) -> Claim {
     }
 }
 
-/// When each variant that the claim compares had settled: the latest of its runs.
-fn settling(runs: &[(&PointRow, Option<bool>)]) -> Vec<Settling> {
-    let mut sides: Vec<Settling> = Vec::new();
+/// Seeds of which one may have a run that drifts. The test of a run takes some stationary runs for
+/// drifting ones: with five seeds one such run is likely by chance, two are not. All values count.
+const SEEDS_PER_DRIFT: usize = 5;
+
+/// When each variant that the claim compares had settled: the latest of its runs in `seeds` seeds.
+fn settling(runs: &[(&PointRow, Option<bool>)], seeds: usize) -> Vec<Settling> {
+    let mut sides: Vec<(Settling, BTreeSet<u64>)> = Vec::new();
     for (point, settled) in runs {
         let (Some(settled), Some(after_s)) = (*settled, point.settled_s) else { continue };
-        match sides.iter_mut().find(|side| side.label == point.run.label) {
-            None => sides.push(Settling { label: point.run.label.clone(), settled, after_s }),
-            Some(side) => {
-                side.settled &= settled;
-                side.after_s = side.after_s.max(after_s);
-            }
+        let label = &point.run.label;
+        let index = sides.iter().position(|(side, _)| side.label == *label).unwrap_or_else(|| {
+            let side = Settling { label: label.clone(), settled: true, drifting: 0, after_s };
+            sides.push((side, BTreeSet::new()));
+            sides.len() - 1
+        });
+        let (side, drifting) = &mut sides[index];
+        side.after_s = side.after_s.max(after_s);
+        if !settled {
+            drifting.insert(point.run.seed);
         }
     }
-    sides
+    let finish = |(side, drifting): (Settling, BTreeSet<u64>)| Settling {
+        settled: drifting.len() <= seeds / SEEDS_PER_DRIFT,
+        drifting: drifting.len() as u64,
+        ..side
+    };
+    sides.into_iter().map(finish).collect()
 }
 
 /// Variants of the claim with a run whose load was late.
@@ -141,6 +156,29 @@ fn short(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leeward_outcome::results::RunKey;
+
+    #[test]
+    fn one_drifting_seed_of_five_is_chance_and_two_are_not() {
+        let point = |seed: u64| PointRow {
+            run: RunKey::new("seda", "seda", seed),
+            settled_s: Some(seed as f64),
+            ..PointRow::default()
+        };
+        let points: Vec<PointRow> = (1..=5).map(point).collect();
+        let judge = |drifting: &[u64], count: u64| {
+            let used = points.iter().filter(|point| point.run.seed <= count);
+            let runs: Vec<_> = used.map(|point| (point, Some(!drifting.contains(&point.run.seed)))).collect();
+            // A claim may use a run several times.
+            let twice = [runs.clone(), runs].concat();
+            settling(&twice, count as usize).remove(0)
+        };
+        let one = judge(&[2], 5);
+        assert_eq!((one.settled, one.drifting, one.after_s), (true, 1, 5.0));
+        assert!(!judge(&[2, 5], 5).settled);
+        assert!(!judge(&[2], 4).settled, "fewer seeds tell nothing about chance");
+        assert!(judge(&[], 1).settled);
+    }
 
     #[test]
     fn a_partial_verdict_states_its_number_of_seeds() {

@@ -26,9 +26,10 @@ fn head(verdicts: &Verdicts) -> String {
          ([as-published.md](as-published.md)); the same with our additions stands beside it.\n\n\
          - **Verdict.** A claim is measured once per seed. The interval in brackets holds the median over the seeds with 95 % probability (percentile\n  \
          bootstrap). *Reproduced*: the interval lies within what is accepted. *Not reproduced*: it lies outside. *Undecided*: it reaches across a\n  \
-         bound, or a run had not settled. Infinite ratios count.\n\
+         bound, or a side had not settled. Infinite ratios count.\n\
          - **Settled after.** A run is measured when goodput, the credit pool and the requests held back at clients are stationary\n  \
-         ([scenarios.md](scenarios.md#when-a-run-is-measured)). The column has the latest start of a measurement of each side.\n\
+         ([scenarios.md](scenarios.md#when-a-run-is-measured)). The column has the latest start of a measurement of each side. Of five seeds, one\n  \
+         may seem to drift: the test takes some stationary runs for drifting ones. Its values count.\n\
          - **What would turn it.** The changes of a single assumption under which a claim that is not reproduced is reproduced, of those in\n  \
          [sensitivity.md](sensitivity.md).\n\
          - **Accepted.** From a paper's number follows a range by one rule: half of the distance between it and the value without effect (1 for a\n  \

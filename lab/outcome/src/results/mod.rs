@@ -132,7 +132,11 @@ impl Claim {
     pub fn settled_after(&self) -> String {
         let side = |side: &Settling| {
             let bound = if side.settled { "" } else { "did not settle in " };
-            format!("{}: {bound}{:.2} s", side.label, side.after_s)
+            let apart = match side.drifting {
+                1.. if side.settled => format!(", {} seed drifting", side.drifting),
+                _ => String::new(),
+            };
+            format!("{}: {bound}{:.2} s{apart}", side.label, side.after_s)
         };
         self.settling.iter().map(side).collect::<Vec<_>>().join(", ")
     }
@@ -154,8 +158,12 @@ impl Claim {
 pub struct Settling {
     /// The variant.
     pub label: String,
-    /// Whether all its runs had settled when their measurement began.
+    /// Whether its runs had settled when their measurement began, in all seeds but at most one in
+    /// five.
     pub settled: bool,
+    /// Number of seeds with a run that had not settled.
+    #[serde(default, skip_serializing_if = "crate::counts::is_zero")]
+    pub drifting: u64,
     /// Start of the measurement of the run that took longest, s.
     pub after_s: f64,
 }
@@ -168,7 +176,7 @@ pub enum Verdict {
     Reproduced,
     /// The measurement is not accepted.
     NotReproduced,
-    /// The seeds' interval reaches across an accepted bound, or a run had not settled.
+    /// The seeds' interval reaches across an accepted bound, or a variant had not settled.
     Undecided,
     /// This run did not measure the claim (another plant, or a point left out by `--quick`).
     NotApplicable,
