@@ -71,7 +71,7 @@ tests: setup
 	LEEWARD_TEST_ALLOCATOR=delay cargo test $(TESTED) --test it faults::
 
 loom: setup
-	RUSTFLAGS="--cfg loom" cargo test --locked --profile loom --target-dir target/loom $(LOOM:%=-p %) --lib
+	RUSTFLAGS="--cfg loom" cargo test --locked --profile loom --target-dir target/loom $(LOOM:%=-p %) --lib $(MODELS)
 
 lint:
 	@scripts/setup lints
