@@ -7,6 +7,7 @@ use leeward_hdsearch::hashing::{SearchScratch, Tables};
 use leeward_hdsearch::wire::{append_query, read_neighbours};
 use leeward_rpc::wire::Method;
 use leeward_services::tiers::queries::DataSource;
+use leeward_testkit::serial::serial_guard;
 
 const TEXT: &str = "synthetic:32:4000:3";
 
@@ -35,6 +36,7 @@ fn a_file_of_points_is_served() {
 
 #[test]
 fn any_number_of_leaves_finds_the_nearest_candidates() {
+    let _alone = serial_guard();
     let data = Source::parse(TEXT).unwrap();
     let points = data.points(0..data.count());
     let tables = Tables::new(&points, data.seed());

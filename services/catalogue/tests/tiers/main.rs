@@ -1,7 +1,8 @@
 //! The services with leaves, as the catalogue starts them, over real sockets.
 //!
 //! Under several threading models their answers equal a plain computation, and a missing leaf makes
-//! answers partial.
+//! answers partial. Tests whose tiers poll take turns: two such tiers would take the CPUs from each
+//! other's leaves.
 
 mod hdsearch;
 mod leaf_only;

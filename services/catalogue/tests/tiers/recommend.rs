@@ -5,6 +5,7 @@ use leeward_recommend::data::Ratings;
 use leeward_recommend::neighbours::Model;
 use leeward_recommend::wire::{Query, TierResult};
 use leeward_rpc::wire::Method;
+use leeward_testkit::serial::serial_guard;
 
 const TEXT: &str = "synthetic:200:90:3000:5";
 
@@ -16,6 +17,7 @@ fn argument(user: u32, item: u32) -> Vec<u8> {
 
 #[test]
 fn a_prediction_is_the_mean_over_leaves_that_know_the_user() {
+    let _alone = serial_guard();
     let ratings = Ratings::synthetic(200, 90, 3_000, 5);
     let models: Vec<Model> = (0..3).map(|shard| Model::learn(&ratings.shard(shard, 3), 5)).collect();
     let leaves = leaves("recommend-leaf", 3, TEXT);

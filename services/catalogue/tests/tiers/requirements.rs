@@ -6,6 +6,7 @@ use leeward_rpc::server::Server;
 use leeward_rpc::wire::Method;
 use leeward_sets::data::name;
 use leeward_sets::wire::append_words;
+use leeward_testkit::serial::serial_guard;
 
 const TEXT: &str = "synthetic:600:20:7";
 
@@ -55,6 +56,7 @@ fn a_mid_tier_refuses_shards_that_do_not_fit() {
 
 #[test]
 fn a_wrong_leaf_that_appears_later_is_not_called() {
+    let _alone = serial_guard();
     let mut query = Vec::new();
     append_words([name(50).as_bytes()].into_iter(), &mut query);
     for model in MODELS.into_iter().filter(|model| !model.starts_with("CORE")) {

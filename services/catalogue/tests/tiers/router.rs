@@ -5,6 +5,7 @@ use crate::support::{MODELS, TestClient, addresses, start};
 use leeward_router::wire::{GET, Pair, SET, TierResult};
 use leeward_router::{Acks, Router};
 use leeward_rpc::server::Server;
+use leeward_testkit::serial::serial_guard;
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::BTreeMap;
 
@@ -20,6 +21,7 @@ fn key(number: u64) -> String {
 
 #[test]
 fn the_router_answers_like_a_map() {
+    let _alone = serial_guard();
     for model in MODELS {
         let leaves: Vec<Server> = (0..5).map(|_| start("router-leaf", &[])).collect();
         // Each set reaches all its leaves before the next get, which may ask any of them.
@@ -61,6 +63,7 @@ fn the_router_answers_like_a_map() {
 
 #[test]
 fn losing_one_leaf_loses_no_pair() {
+    let _alone = serial_guard();
     let mut leaves: Vec<Server> = (0..4).map(|_| start("router-leaf", &[])).collect();
     let tier = start("router", &[("leaves", &addresses(&leaves)), ("threading", "ADB1-2-1"), ("acks", "all")]);
     let client = TestClient::connect(&tier);

@@ -5,6 +5,7 @@ use leeward_rpc::wire::Method;
 use leeward_sets::data::{Documents, name};
 use leeward_sets::stop::StopWords;
 use leeward_sets::wire::{SearchResult, append_words};
+use leeward_testkit::serial::serial_guard;
 use leeward_workload::rng::{Purpose, Rng};
 use std::collections::BTreeSet;
 
@@ -34,6 +35,7 @@ fn argument(words: &[String]) -> Vec<u8> {
 
 #[test]
 fn any_number_of_leaves_finds_what_a_full_scan_finds() {
+    let _alone = serial_guard();
     let stop = StopWords::build(&DATA);
     let mut rng = Rng::new(3, Purpose::Data);
     let queries: Vec<Vec<String>> =
