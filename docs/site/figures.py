@@ -263,6 +263,28 @@ def cost():
     )
 
 
+def attached_found():
+    rows, path = table("| found of 60 | 3 % | 10 % | 20 % |")
+    several = [(row[0], [value(cell) for cell in row[1:3]]) for row in rows]
+    title = "Planted slow requests that a recording from outside has, of 60"
+    return Figure(
+        "attached-found", title, svg.bars(title, several, ["3 %", "10 % (the default)"], highest=60),
+        "profiler/tests/attached/run --what faults --record=--overhead=N%", str(path),
+        "60 among 20,000 requests to programs as Debian and go build made them, by the limit of the recording's CPU time.",
+    )
+
+
+def attached_cost():
+    rows, path = table("| service | requests/s without | throughput with a recording | of three turns |")
+    several = [(row[0], [value(row[2])]) for row in rows]
+    title = "Throughput with a recording from outside over that without"
+    return Figure(
+        "attached-cost", title, svg.bars(title, several, [""], highest=1.0, thick=30),
+        "profiler/tests/attached/run --what cost --quick", str(path),
+        "Medians of three short turns; 0.97 was asked. The spread and the rates stand in the source.",
+    )
+
+
 def counted(text):
     """The text with `{=name}` replaced by what the data say."""
     papers = [sum(column) for column in zip(*(counts(of_papers(scenario)) for scenario in verdicts()["scenarios"]))]
@@ -287,7 +309,7 @@ def counted(text):
 
 @cache
 def all_figures():
-    own = [service(), tail(), claims_by_paper(), league(), lockouts(), proxies(), limits(), goodput_of_tiers(), waste_of_tiers(), ages(), settling(), moved(), cost(), granularity()]
+    own = [service(), tail(), claims_by_paper(), league(), lockouts(), proxies(), limits(), goodput_of_tiers(), waste_of_tiers(), ages(), settling(), moved(), cost(), granularity(), attached_found(), attached_cost()]
     return [overload(), *own, *panels()]
 
 

@@ -146,7 +146,7 @@ def lines(title, curves, x_name, y_name, log_y=False, log_x=False, paper=(), hei
 
 def bars(title, rows, series, unit="", highest=None, row_height=None, width=WIDTH, thick=14, absent="not measured"):
     """Horizontal bars. Rows: (label, [value or None per series])."""
-    room = 14 + 7.1 * max(len(label) for label, _ in rows)
+    room = 20 + 7.1 * max(len(label) for label, _ in rows)
     step = (thick + 2) * max(1, len(series)) + 10
     values = [value for _, several in rows for value in several if value is not None]
     top = highest or max(values) * 1.02 or 1

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
 class Settling:
     """When the runs of a variant had settled.
 
-    `settled`: whether all of them were stationary when their measurement began. `after_s`: start of
-    the measurement of the run that took longest, in s.
+    `settled`: whether they were stationary when their measurement began, in all seeds but at most
+    one in five. `drifting`: number of seeds that were not. `after_s`: start of the measurement of
+    the run that took longest, in s.
     """
 
     label: str
     settled: bool
     after_s: float
+    drifting: int = 0
 
 
 @dataclass(frozen=True)
