@@ -63,8 +63,9 @@ check: setup
 
 test: tests loom
 
-# Always the whole workspace, so that nothing is compiled twice.
+# Always the whole workspace, so that nothing is compiled twice. Most tests wait, so two per CPU.
 TESTED = --workspace --locked
+tests: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 tests: setup
 	cargo test $(TESTED) --no-fail-fast
 	LEEWARD_TEST_IO_URING=off cargo test $(TESTED) --test it faults::
