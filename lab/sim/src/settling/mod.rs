@@ -7,9 +7,10 @@
 //! the warm-up. If a series drifts during the measurement, the run had not settled: the measurement
 //! starts again.
 //!
-//! Some control loops wander for ever. At the bound of the warm-up there is no more time to wait
-//! for: then a drift is one only if it exceeds what a stationary series with the same dependence on
-//! its own past would show. Runs that settle before the bound are not affected.
+//! Some control loops wander for ever. At the bound of the warm-up, and in runs with fixed times,
+//! there is no more time to wait for: then a drift is one only if it exceeds what a stationary series
+//! with the same dependence on its own past would show. Runs that settle before the bound are not
+//! affected.
 //!
 //! Contains no events: [`Settling`] receives windows and returns decisions, so that tests need no
 //! run.
@@ -276,7 +277,8 @@ impl Settling {
         let first = (measured_from.0.div_ceil(self.rule.window.0.max(1)) as usize).min(self.samples.len());
         let second_half = &self.samples[self.samples.len() / 2..];
         SettlingOutcome {
-            settled: !drifts(second_half, batches::halves_differ),
+            // There is no more time to wait for, as at the bound of a warm-up.
+            settled: !drifts(second_half, batches::halves_differ_beyond_wander),
             throughput_settled: throughput_is_steady(second_half),
             from: measured_from,
             half_width: relative_half_width(&self.samples[first..]),
