@@ -234,7 +234,7 @@ fn an_incomplete_recording_is_reported() {
     let Some(program) = build(folder.path(), "../profiler/examples/snapshot.cc") else { return };
     let out = folder.path().join("traces");
     let (out, program) = (out.to_str().unwrap(), program.to_str().unwrap());
-    // Simulates a full disk: files may not grow. Several limits, as the last block's size is chance.
+    // Simulates a full disk by a limit of files' size. Several: the last block's size is chance.
     let mut failures = 0;
     for kilobytes in 8..=16 {
         let _ = std::fs::remove_dir_all(out);

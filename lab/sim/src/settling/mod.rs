@@ -8,9 +8,9 @@
 //! starts again.
 //!
 //! Some control loops wander for ever. At the bound of the warm-up, and in runs with fixed times,
-//! there is no more time to wait for: then a drift is one only if it exceeds what a stationary series
-//! with the same dependence on its own past would show. Runs that settle before the bound are not
-//! affected.
+//! there is no more time to wait for: then a drift is one only if it exceeds what a stationary
+//! series with the same dependence on its own past would show. Runs that settle before the bound
+//! are not affected.
 //!
 //! Contains no events: [`Settling`] receives windows and returns decisions, so that tests need no
 //! run.
