@@ -72,7 +72,7 @@ tests: setup
 	LEEWARD_TEST_ALLOCATOR=delay cargo test $(TESTED) --test it faults::
 
 loom: setup
-	RUSTFLAGS="--cfg loom" cargo test --locked --profile loom --target-dir target/loom $(LOOM:%=-p %) --lib $(MODELS)
+	RUSTFLAGS="--cfg loom" cargo test --locked --profile loom --target-dir target/loom $(LOOM:%=-p %) --lib $(ARGS)
 
 lint:
 	@scripts/setup lints
@@ -98,7 +98,7 @@ ecosystem: setup
 
 # Its lock file still fits, its examples compile, and its tests over real sockets pass.
 ecosystem-check:
-	cargo test --locked --all-targets --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem
+	cargo test --locked --all-targets --manifest-path ecosystem/Cargo.toml --target-dir target/ecosystem $(ARGS)
 	cargo check --locked --all-features --manifest-path profiler/tests/futures-service/Cargo.toml --target-dir target/ecosystem
 
 # libleeward, with what a packager needs.

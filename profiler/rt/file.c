@@ -12,6 +12,8 @@
 #define NAME_ROOM 32
 /* Bytes of a segment before its first block, the header. */
 #define SEGMENT_HEAD 16
+/* An end has 41 bytes. */
+#define END_ROOM 64
 
 static struct stat first_root;
 static bool first_root_is_known;
@@ -23,7 +25,7 @@ static int folder_fd = -1, file = -1;
 static bool failed;
 static uint32_t segment, oldest;
 static uint64_t segment_bytes, total_bytes;
-/* Where the segment's last block begins that was written before a failure. */
+/* Where the segment's last block begins that is larger than an end. */
 static uint64_t last_block;
 
 void lw_file_setup(void) { first_root_is_known = stat("/", &first_root) == 0; }
@@ -111,7 +113,7 @@ bool lw_file_write_block(int kind, uint8_t *start, uint32_t length) {
     memcpy(start + 12, &crc, 4);
     uint64_t begins = segment_bytes;
     bool is_written = write_whole(start, 16 + (size_t)length);
-    if (is_written && !failed)
+    if (is_written && length >= END_ROOM)
         last_block = begins;
     return is_written;
 }

@@ -32,7 +32,7 @@ uint32_t lw_file_segment(void);
 /* Writes one block. The payload begins 16 bytes behind `start`; the block's head goes into these 16
  * bytes. */
 bool lw_file_write_block(int kind, uint8_t *start, uint32_t length);
-/* Makes room in a file that cannot grow: drops the last block from before the failure and what
+/* Makes room for the end in a file that cannot grow: drops the last block that is larger, and what
  * follows it. Keeps the header. */
 void lw_file_drop_last_block(void);
 

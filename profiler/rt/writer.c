@@ -243,7 +243,9 @@ static bool open_segment(void) {
 }
 
 static void rotate(void) {
-    write_end(LW_END_SEGMENT);
+    /* Then the file stays open for the end of the recording. */
+    if (!write_end(LW_END_SEGMENT))
+        return;
     lw_file_close_segment();
     lw_file_make_room();
     if (!lw_file_has_failed() && !open_segment())
@@ -283,6 +285,8 @@ void lw_writer_write_events(struct lw_block *block) {
         return;
     if (!lw_file_has_room(block->length))
         rotate();
+    if (!lw_file_is_open())
+        return;
     write_tables();
     if (lw_file_write_block(LW_BLOCK_EVENTS, block->bytes, block->length - 16))
         events += block->count;

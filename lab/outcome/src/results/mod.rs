@@ -133,7 +133,8 @@ impl Claim {
         let side = |side: &Settling| {
             let bound = if side.settled { "" } else { "did not settle in " };
             let apart = match side.drifting {
-                1.. if side.settled => format!(", {} seed drifting", side.drifting),
+                1 if side.settled => ", 1 seed drifting".into(),
+                2.. if side.settled => format!(", {} seeds drifting", side.drifting),
                 _ => String::new(),
             };
             format!("{}: {bound}{:.2} s{apart}", side.label, side.after_s)

@@ -15,7 +15,7 @@ use std::io;
 use std::path::Path;
 
 use leeward_profile::format::event::EventKind;
-use leeward_profile::format::meta::{Clock, ClockReport, Engine, Header};
+use leeward_profile::format::meta::{Clock, ClockReport, Engine, Header, SegmentEnd};
 use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::format::write::{TraceConfig, TraceWriter};
 
@@ -270,8 +270,10 @@ impl Converter {
         let mut tids: Vec<u32> = self.threads.keys().copied().collect();
         tids.sort_unstable();
         let ended: io::Result<()> = tids.into_iter().try_for_each(|tid| self.end_calls(tid, time, true));
+        let written = converted.and(ended);
+        let reason = written.as_ref().err().map_or(reason, SegmentEnd::reason_after);
         let finished = self.writer.finish_because(time, reason);
-        match converted.and(ended).and(finished) {
+        match written.and(finished) {
             Ok(()) => Ok(self.written),
             Err(error) => Err((self.written, error)),
         }

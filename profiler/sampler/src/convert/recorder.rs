@@ -7,6 +7,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use leeward_profile::format::meta::SegmentEnd;
 use leeward_profile::format::request_totals::RequestTotals;
 
 use super::config::{ConverterConfig, Written};
@@ -28,8 +29,6 @@ const PROCESSES: usize = 256;
 /// Reasons of a trace's end.
 const STOPPED: u8 = 0;
 const PROCESS_ENDED: u8 = 1;
-const DISK_FULL: u8 = 2;
-const WRITING_FAILED: u8 = 4;
 
 /// How processes are recorded.
 #[derive(Clone, Debug)]
@@ -217,8 +216,7 @@ impl Recorder {
     /// Ends all traces after an error, as far as that is possible.
     pub fn abandon(mut self, error: &RecorderError) -> Vec<RecordedTrace> {
         let reason = match error {
-            RecorderError::Write { source, .. } if source.kind() == io::ErrorKind::StorageFull => DISK_FULL,
-            RecorderError::Write { .. } => WRITING_FAILED,
+            RecorderError::Write { source, .. } => SegmentEnd::reason_after(source),
             RecorderError::Source(_) => STOPPED,
         };
         let time = now();

@@ -1,5 +1,7 @@
 //! Metadata of a trace: header, clock, modules, threads, notes, end.
 
+use std::io;
+
 use serde::Serialize;
 
 use super::varint::{Cursor, FormatError};
@@ -300,6 +302,11 @@ pub struct SegmentEnd {
 impl SegmentEnd {
     /// Reason code before another segment.
     pub const CONTINUES: u8 = 3;
+
+    /// Returns the reason code of a trace that ends because it can't be written.
+    pub fn reason_after(error: &io::Error) -> u8 {
+        if error.kind() == io::ErrorKind::StorageFull { 2 } else { 4 }
+    }
 
     /// Parses the block.
     ///

@@ -4,8 +4,13 @@
 
 use std::collections::VecDeque;
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+
+/// Bytes of a segment before its first block, the header.
+const PREAMBLE: u64 = 16;
+/// An end has 41 bytes.
+const END_ROOM: usize = 64;
 
 /// Segments in a folder. The last one is open.
 #[derive(Debug)]
@@ -15,6 +20,8 @@ pub(super) struct SegmentFiles {
     number: u32,
     /// Bytes of the open segment.
     written: u64,
+    /// Where its last block begins that is larger than an end.
+    last_block: u64,
     /// Finished segments that are still there, with their bytes.
     finished: VecDeque<(u32, u64)>,
     segment_bytes: u64,
@@ -32,7 +39,16 @@ impl SegmentFiles {
         }
         let file = create_file(&segment_path(folder, 0))?;
         let finished = VecDeque::new();
-        Ok(SegmentFiles { folder: folder.into(), file, number: 0, written: 0, finished, segment_bytes, budget_bytes })
+        Ok(SegmentFiles {
+            folder: folder.into(),
+            file,
+            number: 0,
+            written: 0,
+            last_block: 0,
+            finished,
+            segment_bytes,
+            budget_bytes,
+        })
     }
 
     /// Returns the number of the open segment.
@@ -50,16 +66,40 @@ impl SegmentFiles {
         self.written >= self.segment_bytes
     }
 
-    /// Appends bytes to the open segment.
+    /// Appends a block, or what stands before the first, to the open segment: as a whole or not at
+    /// all.
     pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
+        if let Err(error) = self.file.write_all(bytes) {
+            let _ = self.cut(self.written); // the first error counts
+            return Err(error);
+        }
+        if bytes.len() >= END_ROOM {
+            self.last_block = self.written;
+        }
         self.written += bytes.len() as u64;
-        self.file.write_all(bytes)
+        Ok(())
+    }
+
+    /// Makes room for the end in a file that cannot grow: drops the last block that is larger, and
+    /// what follows it. Keeps the header.
+    pub(super) fn drop_last_block(&mut self) -> io::Result<()> {
+        if self.last_block <= PREAMBLE {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        self.written = self.last_block;
+        self.last_block = 0;
+        self.cut(self.written)
+    }
+
+    fn cut(&mut self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)?;
+        self.file.seek(SeekFrom::Start(length)).map(|_| ())
     }
 
     /// Begins the next segment, and deletes the oldest ones beyond the budget.
     pub(super) fn begin_next(&mut self) -> io::Result<()> {
         self.finished.push_back((self.number, self.written));
-        self.written = 0;
+        (self.written, self.last_block) = (0, 0);
         while self.bytes().saturating_add(self.segment_bytes) > self.budget_bytes {
             let Some((oldest, _)) = self.finished.pop_front() else { break };
             match fs::remove_file(segment_path(&self.folder, oldest)) {
@@ -121,6 +161,24 @@ mod tests {
         let mut left: Vec<u32> = (0..11).filter(|number| segment_path(folder.path(), *number).exists()).collect();
         assert_eq!(left.pop(), Some(10));
         assert_eq!(left, [8, 9]);
+    }
+
+    #[test]
+    fn the_end_takes_the_place_of_the_last_large_block() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut files = SegmentFiles::create(folder.path(), 1_000, 4_000).unwrap();
+        let on_disk = || fs::read(segment_path(folder.path(), 0)).unwrap();
+        let (head, header) = ([1; PREAMBLE as usize], [2; 100]);
+        files.append(&head).unwrap();
+        files.append(&header).unwrap();
+        assert!(files.drop_last_block().is_err(), "the header stays");
+        for block in [&[3; 80][..], &[4; 80], &[5; 10]] {
+            files.append(block).unwrap();
+        }
+        files.drop_last_block().unwrap();
+        files.append(&[6; 41]).unwrap();
+        assert_eq!(on_disk(), [&head[..], &header, &[3; 80], &[6; 41]].concat());
+        assert_eq!(files.bytes(), on_disk().len() as u64);
     }
 
     #[cfg(unix)]

@@ -376,7 +376,11 @@ impl TraceWriter {
     /// See [`TraceWriter::create`]. The end is written even if events could not be.
     pub fn finish_because(mut self, time: u64, reason: u8) -> io::Result<()> {
         let flushed = self.flush();
-        let ended = self.end(time, reason);
+        let reason = flushed.as_ref().err().map_or(reason, SegmentEnd::reason_after);
+        let mut ended = self.end(time, reason);
+        if ended.is_err() {
+            ended = self.files.drop_last_block().and_then(|()| self.end(time, reason));
+        }
         flushed.and(ended)
     }
 
