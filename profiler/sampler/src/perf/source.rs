@@ -72,6 +72,8 @@ impl PerfSource {
         let inheritance = if options.children { Inheritance::ThreadsAndChildren } else { Inheritance::Threads };
         let (clock_period, switch_period) = (effort.clock_period(), effort.switch_period);
         let plan = EventPlan { capture, clock_period, switch_period, inheritance };
+        // What the process has at the begin is dated before all that the events tell.
+        let began = now();
         let whole = if options.scope == EventScope::Automatic { OpenEvents::of_cpus(&process, plan) } else { None };
         let events = match whole {
             Some(events) => events,
@@ -79,7 +81,7 @@ impl PerfSource {
         };
         let costs = if events.filter.is_some() { EventCosts::CPUS } else { EventCosts::THREADS };
         let mut translator = Translator::new(process.pid(), options.children, files);
-        let initial = translator.begin(&process, matches!(capture, StackCapture::Copy(_)), now())?;
+        let initial = translator.begin(&process, matches!(capture, StackCapture::Copy(_)), began)?;
         // To begin costs what it costs, and more than a second of recording.
         let own_time = thread_time().saturating_sub(before);
         let budget = CostBudget::new(fixed_rate, costs, Spent { own_time, ..Spent::default() });
