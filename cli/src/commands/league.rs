@@ -22,7 +22,8 @@ use crate::stdout;
 /// tuned variants run in it, too. The table has each controller's goodput as a share of the
 /// oracle's and of the best other controller's: the median, the worst tenth, the worst. It also
 /// counts lock-outs; cases in which the 99th percentile was late, but the oracle's was not; and
-/// among these the cases in which another controller was in time with as much goodput.
+/// among these the cases in which another controller was in time with as much goodput. A controller
+/// that had not settled in a case is not compared in it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = LEAGUE)]
 pub(crate) struct LeagueArgs {
@@ -221,18 +222,19 @@ fn save(command: &str, folder: &std::path::Path, matches: &[CaseResult], table: 
 
 fn text(matches: &[CaseResult], table: &[Ranking]) -> String {
     let mut text = format!(
-        "{} matches; goodput as a share: median, worst tenth, worst\n\n{:<12} {:^20} {:^20} {:>9} {:>9} {:>6}\n",
+        "{} matches; goodput as a share: median, worst tenth, worst\n\n{:<12} {:^20} {:^20} {:>9} {:>9} {:>6} {:>9}\n",
         matches.len(),
         "",
         "of the oracle's",
         "of the best other's",
         "lock-outs",
         "p99 late",
-        "alone"
+        "alone",
+        "unsettled"
     );
-    for Ranking { controller, of_oracle, of_best, lock_outs, too_late, late_alone, .. } in table {
+    for Ranking { controller, of_oracle, of_best, lock_outs, too_late, late_alone, unsettled, .. } in table {
         text += &format!(
-            "{controller:<12} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {lock_outs:>9} {too_late:>9} {late_alone:>6}\n",
+            "{controller:<12} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {:>6.3} {lock_outs:>9} {too_late:>9} {late_alone:>6} {unsettled:>9}\n",
             of_oracle.median, of_oracle.tenth, of_oracle.worst, of_best.median, of_best.tenth, of_best.worst
         );
     }

@@ -14,6 +14,7 @@ use leeward_lab::verdicts::{
     Expectations, Extent, VerdictsError, figure_notes, fill_bounds, fill_remedies, judge_scenario, markdown, probe,
     scenarios, sensitivity,
 };
+use leeward_outcome::results::Verdict;
 use leeward_outcome::sensitivity::{ScenarioSensitivity, Sensitivity};
 use leeward_outcome::verdicts::{Provenance, ScenarioVerdicts, VerdictCounts, Verdicts};
 use serde::de::DeserializeOwned;
@@ -76,6 +77,10 @@ pub(crate) struct VerdictsArgs {
     /// and write a row per claim and a column per assumption to sensitivity.md instead
     #[arg(long, conflicts_with_all = ["check", "record", "overrides"])]
     pub(crate) sensitivity: bool,
+    /// With --sensitivity: only claims of the papers that the folder's table has as not reproduced,
+    /// so that only runs that these need are simulated
+    #[arg(long, requires = "sensitivity")]
+    pub(crate) missed: bool,
     /// Run nothing: rewrite the table and the page from the verdicts in the folder
     #[arg(long, conflicts_with_all = ["scenarios", "part", "check", "record", "overrides", "sensitivity"])]
     pub(crate) redraw: bool,
@@ -98,6 +103,8 @@ Examples:
                                                        which verdicts depend on a cost
   leeward verdicts --sensitivity --quick --seeds 5 --scenario bw-overall
                                                        which verdicts depend on any cost, the network or arrivals
+  leeward verdicts --sensitivity --missed --quick --seeds 3
+                                                       what would turn each claim that is not reproduced
   leeward verdicts --redraw                            rewrites docs/verdicts.html
   leeward verdicts --check experiments/verdicts-quick.txt
                                                        what CI runs: any flip fails, with exit code 1";
@@ -251,16 +258,32 @@ fn run_sensitivity(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Fai
     output_files::check_folder(&args.out)?;
     let picked = pick_scenarios(args)?;
     let kept: Sensitivity = load_json(&args.out, "sensitivity.json")?;
+    let judged: Verdicts = load_json(&args.out, "verdicts.json")?;
+    let has_wanted = |scenario: &str| !args.missed || missed(&judged, scenario).next().is_some();
+    let picked: Vec<_> = picked.into_iter().filter(|builtin| has_wanted(builtin.id)).collect();
+    if picked.is_empty() {
+        let why = "has no claim of these scenarios that is not reproduced";
+        return Err(Failure::Input(anyhow!("--missed: the table in {} {why}", args.out.display())));
+    }
     let (extent, registry) = (extent(args, args.quick), leeward_lab::registry());
     let mut probed = Vec::new();
     for (index, builtin) in picked.iter().enumerate() {
         let bars = WorldBars::new(builtin.id, (index, picked.len()), interrupt);
-        let one = probe(builtin, &extent, &registry, &|world, progress| bars.show(world, progress), interrupt.flag());
+        let wanted = |claim: &str| !args.missed || missed(&judged, builtin.id).any(|id| id == claim);
+        let show = |world: &str, progress: Progress| bars.show(world, progress);
+        let one = probe(builtin, &wanted, &extent, &registry, &show, interrupt.flag());
         probed.push(one.map_err(failure)?);
         save_worlds(args, &kept, &probed)?;
     }
     interrupt.finish()?;
     stdout::print(&format!("Table in {}\n", args.out.join("sensitivity.md").display()))
+}
+
+/// Ids of a scenario's claims that are a paper's and not reproduced.
+fn missed<'a>(judged: &'a Verdicts, scenario: &'a str) -> impl Iterator<Item = &'a str> {
+    let of_scenario = judged.scenarios.iter().filter(move |one| one.id == scenario).flat_map(|one| &one.claims);
+    let missed = of_scenario.filter(|claim| !claim.ours && claim.verdict() == Verdict::NotReproduced);
+    missed.map(|claim| claim.published.id.as_str())
 }
 
 fn save_worlds(args: &VerdictsArgs, kept: &Sensitivity, probed: &[ScenarioSensitivity]) -> Result<(), Failure> {

@@ -194,7 +194,7 @@ impl ClaimVerdicts {
             (_, verdict) if verdict != Verdict::NotReproduced => String::new(),
             (None, _) => "not tried".into(),
             (Some(TurnedBy { tried, changes }), _) if changes.is_empty() => format!("none of {tried} changes"),
-            (Some(TurnedBy { changes, .. }), _) => changes.join("; "),
+            (Some(TurnedBy { tried, changes }), _) => format!("of {tried} changes: {}", changes.join("; ")),
         }
     }
 

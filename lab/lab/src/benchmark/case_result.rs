@@ -38,6 +38,14 @@ pub struct ControllerResult {
     pub goodput_rps: f64,
     /// 99th percentile of responses, µs.
     pub p99_us: f64,
+    /// Whether the run had settled when it was measured.
+    #[serde(default = "before_runs_settled")]
+    pub settled: bool,
+}
+
+/// Earlier files have runs with fixed times, which nobody judged.
+fn before_runs_settled() -> bool {
+    true
 }
 
 /// Runs a case.
@@ -67,6 +75,7 @@ pub fn run_case(
                 is_tuned: point.run.label.ends_with(TUNED_SUFFIX),
                 goodput_rps: point.goodput_rps,
                 p99_us: point.p99_us,
+                settled: point.settled != Some(false),
             })
             .collect(),
     };

@@ -18,17 +18,18 @@ pub fn markdown(command: &str, matches: &[CaseResult], standings: &[Ranking]) ->
          `leeward run random-7` runs one random scene.\n\n\
          {} matches. Ratios of goodput: the median, the first decile, the worst. *p99 too late* counts the matches in which the 99th \
          percentile is late, but the oracle's is not. *Alone* counts those in which another controller with at least 97 % of the goodput \
-         was in time.\n\n\
-         | controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | alone | its worst match |\n\
-         |---|---|---|---|---|---|---|\n",
+         was in time. A controller that had not settled in a match ([scenarios.md](scenarios.md#when-a-run-is-measured)) is not compared in it.\n\n\
+         | controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | alone | did not settle | its worst match |\n\
+         |---|---|---|---|---|---|---|---|\n",
         matches.len()
     );
     for standing in standings {
-        let Ranking { controller, of_oracle, of_best, lock_outs, too_late, late_alone, worst, .. } = standing;
+        let Ranking { controller, of_oracle, of_best, lock_outs, too_late, late_alone, unsettled, worst, .. } =
+            standing;
         let (of_oracle, of_best) = (spread(of_oracle), spread(of_best));
         let _ = writeln!(
             text,
-            "| `{controller}` | {of_oracle} | {of_best} | {lock_outs} | {too_late} | {late_alone} | {worst} |"
+            "| `{controller}` | {of_oracle} | {of_best} | {lock_outs} | {too_late} | {late_alone} | {unsettled} | {worst} |"
         );
     }
     let mut own: Vec<(f64, String)> = matches.iter().filter_map(row).collect();
@@ -47,8 +48,9 @@ fn spread(RatioQuantiles { median, tenth, worst }: &RatioQuantiles) -> String {
 
 /// Ratio of the default controller to the best other one, and the line of the table.
 fn row(case: &CaseResult) -> Option<(f64, String)> {
-    let own = case.entries.iter().find(|entry| entry.label == DEFAULT_CONTROLLER)?;
-    let others = case.entries.iter().filter(|entry| entry.label != DEFAULT_CONTROLLER);
+    let settled = || case.entries.iter().filter(|entry| entry.settled);
+    let own = settled().find(|entry| entry.label == DEFAULT_CONTROLLER)?;
+    let others = settled().filter(|entry| entry.label != DEFAULT_CONTROLLER);
     let best = others.max_by(|case, other| case.goodput_rps.total_cmp(&other.goodput_rps))?;
     let ratio = if best.goodput_rps > 0.0 { own.goodput_rps / best.goodput_rps } else { 1.0 };
     let thousands = |rate: f64| format!("{:.1} k/s", rate / 1e3);

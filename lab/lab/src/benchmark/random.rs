@@ -11,8 +11,13 @@ use leeward_sim::rng::{Purpose, Rng};
 use std::fmt::Write;
 use std::path::Path;
 
-/// Approximate number of requests that a case measures at capacity.
+/// Approximate number of requests that a case with a changing demand measures at capacity.
 const REQUESTS: f64 = 40_000.0;
+/// Requests of a client before the demand changes: client halves adapt to the responses of their
+/// own client.
+const REQUESTS_PER_CLIENT: f64 = 200.0;
+/// Limit of the warm-up with a steady demand, in spans of [`REQUESTS`].
+const SETTLE_SPANS: f64 = 50.0;
 
 /// Distribution of service times.
 #[derive(Clone, Copy)]
@@ -71,7 +76,6 @@ pub(super) fn scenario_text(seed: u64) -> String {
     };
     let capacity = cores / ((mean + 1.765) * 1e-6);
     let span = REQUESTS / capacity * 1e3; // ms
-    let (warmup, end) = (span * 0.5, span * 1.5);
     let mut text = format!(
         "id = \"random-{seed}\"\ntitle = \"Drawn from seed {seed}\"\nsource = \"leeward league\"\n\n[server]\ncores = {cores}\n"
     );
@@ -84,6 +88,9 @@ pub(super) fn scenario_text(seed: u64) -> String {
         Burst => &[(0.0, 0.5), (0.4, 1.0), (0.7, 0.5)],
         Rise => &[(0.0, 0.3), (0.5, 1.0)],
     };
+    let first = levels.first().map_or(1.0, |(_, part)| part * demand);
+    let adapted = REQUESTS_PER_CLIENT * f64::from(clients) / (capacity * first) * 1e3;
+    let warmup = adapted.max(span * 0.5);
     if levels.is_empty() {
         let _ = writeln!(text, "demand = \"{demand}x\"");
     }
@@ -112,7 +119,12 @@ pub(super) fn scenario_text(seed: u64) -> String {
         }
         Cores | Allocator => {}
     }
-    let _ = write!(text, "\n[run]\nwarmup = \"{warmup:.3}ms\"\nduration = \"{end:.3}ms\"\nseeds = 1\n");
+    let run = if levels.is_empty() {
+        format!("settle = \"{:.3}ms\"\nprecision = 0.03", span * SETTLE_SPANS)
+    } else {
+        format!("warmup = \"{warmup:.3}ms\"\nduration = \"{:.3}ms\"", warmup + span)
+    };
+    let _ = write!(text, "\n[run]\n{run}\nseeds = 1\n");
     text + "\n[[controller]]\nname = \"none\"\n"
 }
 

@@ -16,8 +16,12 @@ const TIE_SHARE: f64 = 0.97;
 pub struct Ranking {
     /// Name of the algorithm.
     pub controller: String,
-    /// Matches of the controller in which the oracle had any goodput.
+    /// Matches of the controller in which it had settled and the oracle had any goodput. All but
+    /// lock-outs is of these.
     pub matches: usize,
+    /// Matches in which the controller did not settle.
+    #[serde(default)]
+    pub unsettled: usize,
     /// Ratio of goodput to the oracle's: median, first decile, and minimum.
     pub of_oracle: RatioQuantiles,
     /// Ratio of goodput to that of the best other controller, tuned ones included.
@@ -29,11 +33,11 @@ pub struct Ranking {
     /// Of these, matches in which another controller was in time with equal goodput: the case did
     /// not cause the lateness.
     pub late_alone: usize,
-    /// Match with its lowest ratio to the best.
+    /// Match with its lowest ratio to the best; `none` if it settled in no match.
     pub worst: String,
 }
 
-/// Distribution of a ratio.
+/// Distribution of a ratio; zeros without any.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RatioQuantiles {
     /// Median: half of the matches were better.
@@ -71,37 +75,44 @@ pub fn rankings(matches: &[CaseResult]) -> Vec<Ranking> {
 
 fn rank(name: &str, matches: &[CaseResult]) -> Option<Ranking> {
     let (mut of_oracle, mut of_best) = (Vec::new(), Vec::new());
-    let (mut lock_outs, mut too_late, mut late_alone) = (0, 0, 0);
+    let (mut lock_outs, mut too_late, mut late_alone, mut unsettled) = (0, 0, 0, 0);
     let mut worst: Option<(f64, &CaseResult)> = None;
     for case in matches.iter().filter(|case| case.oracle_rps > 0.0) {
         let Some(own) = case.entries.iter().find(|entry| entry.label == name) else { continue };
-        let others = case.entries.iter().filter(|entry| entry.label != name).map(|entry| entry.goodput_rps);
-        let best = others.fold(0.0, f64::max);
+        let others = || case.entries.iter().filter(|entry| entry.label != name && entry.settled);
+        let best = others().map(|entry| entry.goodput_rps).fold(0.0, f64::max);
         let part = own.goodput_rps / case.oracle_rps;
+        lock_outs += usize::from(part < LOCK_OUT_SHARE && best > own.goodput_rps * 10.0);
+        if !own.settled {
+            unsettled += 1;
+            continue;
+        }
         of_oracle.push(part);
         // If no other controller has goodput, any result equals the best.
         let ratio = if best > 0.0 { own.goodput_rps / best } else { 1.0 };
         of_best.push(ratio);
-        lock_outs += usize::from(part < LOCK_OUT_SHARE && best > own.goodput_rps * 10.0);
         let is_late = own.p99_us > case.slo_us && case.oracle_p99_us <= case.slo_us;
         let is_as_good =
             |entry: &ControllerResult| entry.p99_us <= case.slo_us && entry.goodput_rps >= own.goodput_rps * TIE_SHARE;
         too_late += usize::from(is_late);
-        late_alone += usize::from(is_late && case.entries.iter().any(is_as_good));
+        late_alone += usize::from(is_late && others().any(is_as_good));
         if worst.is_none_or(|(least, _)| ratio < least) {
             worst = Some((ratio, case));
         }
     }
-    let (_, worst) = worst?;
+    if of_oracle.is_empty() && unsettled == 0 {
+        return None;
+    }
     Some(Ranking {
         controller: name.into(),
         matches: of_oracle.len(),
+        unsettled,
         of_oracle: RatioQuantiles::from_ratios(&mut of_oracle),
         of_best: RatioQuantiles::from_ratios(&mut of_best),
         lock_outs,
         too_late,
         late_alone,
-        worst: format!("{}: {}", worst.scene, worst.workload),
+        worst: worst.map_or_else(|| "none".into(), |(_, case)| format!("{}: {}", case.scene, case.workload)),
     })
 }
 
@@ -110,7 +121,13 @@ mod tests {
     use super::*;
 
     fn entry(label: &str, goodput_rps: f64) -> ControllerResult {
-        ControllerResult { label: label.into(), is_tuned: label.contains("tuned"), goodput_rps, p99_us: 100.0 }
+        ControllerResult {
+            label: label.into(),
+            is_tuned: label.contains("tuned"),
+            goodput_rps,
+            p99_us: 100.0,
+            settled: true,
+        }
     }
 
     fn case_result(scene: &str, oracle_rps: f64, entries: Vec<ControllerResult>) -> CaseResult {
@@ -138,6 +155,20 @@ mod tests {
         assert_eq!((auto.matches, auto.of_oracle.worst, auto.of_best.worst), (2, 0.4, 0.5));
         assert_eq!((auto.lock_outs, auto.too_late, auto.worst.as_str()), (0, 0, "b: exp"));
         assert_eq!(all[1].lock_outs, 1);
+    }
+
+    #[test]
+    fn who_has_not_settled_is_not_compared_but_may_be_locked_out() {
+        let rising = |label: &str, goodput_rps| ControllerResult { settled: false, ..entry(label, goodput_rps) };
+        let matches = [
+            case_result("settled", 100.0, vec![entry("auto", 90.0), entry("none", 60.0)]),
+            case_result("rises", 100.0, vec![entry("auto", 50.0), rising("none", 100.0)]),
+            case_result("shut", 100.0, vec![entry("auto", 50.0), rising("none", 1.0)]),
+        ];
+        let all = rankings(&matches);
+        let (auto, none) = (&all[0], &all[1]);
+        assert_eq!((auto.matches, auto.unsettled, auto.of_best.worst), (3, 0, 1.0));
+        assert_eq!((none.matches, none.unsettled, none.lock_outs), (1, 2, 1));
     }
 
     #[test]

@@ -169,18 +169,18 @@ fn service(item: &Item<'_>) -> Result<ServiceTime, ScenarioError> {
     ServiceTime::parse(text.strip_prefix("wait:").unwrap_or(text)).map_err(|error| item.error(error.to_string()))
 }
 
-/// Reads the costs of `[server.threads]`: a preset's, with the section's changes.
+/// Reads the costs of `[server.threads]`: a preset's, with the section's changes and factors.
 pub(super) fn costs(item: Option<Item<'_>>) -> Result<ThreadCosts, ScenarioError> {
     let default = presets::preset(presets::NAMES[0]).unwrap_or_else(ThreadCosts::free);
     let Some(item) = item else { return Ok(default) };
-    let keys: Vec<&str> = ["preset"].into_iter().chain(COST_KEYS.iter().copied()).collect();
+    let keys: Vec<&str> = ["preset", "scale"].into_iter().chain(COST_KEYS.iter().copied()).collect();
     let table = item.table(&keys)?;
     let base = match table.find("preset") {
         None => default,
         Some(item) => preset(&item)?,
     };
     let span = |key, default| table.duration_or(key, Nanos::ZERO..=SECOND, default);
-    Ok(ThreadCosts {
+    let costs = ThreadCosts {
         wake_call: span("wake_call", base.wake_call)?,
         wake: table.find("wake").map_or(Ok(base.wake), |item| wake(&item))?,
         switch: span("switch", base.switch)?,
@@ -198,7 +198,11 @@ pub(super) fn costs(item: Option<Item<'_>>) -> Result<ThreadCosts, ScenarioError
         cold_cache: span("cold", base.cold_cache)?,
         record: span("record", base.record)?,
         decide: span("decide", base.decide)?,
-    })
+    };
+    match table.find("scale") {
+        None => Ok(costs),
+        Some(item) => scaled(&costs, &item),
+    }
 }
 
 fn preset(item: &Item<'_>) -> Result<ThreadCosts, ScenarioError> {

@@ -30,6 +30,8 @@ enum Change {
     Shares(&'static str),
     /// Short and long requests instead of one exponential service time.
     Classes,
+    /// Costs of a tier's threads, multiplied by this factor.
+    Threads(&'static [&'static str], f64),
 }
 
 /// A perturbation of a scenario.
@@ -85,15 +87,26 @@ pub const PERTURBATIONS: &[Perturbation] = &[
     perturbation("closed loops: a client waits for its answer and thinks", Change::Spacing("closed")),
     perturbation("a few clients ask for most (Zipf 0.9)", Change::Shares("zipf:0.9")),
     perturbation("two classes: four fifths of half the time, a fifth of thrice", Change::Classes),
+    perturbation("a thread takes twice as long to wake", Change::Threads(&["wake"], 2.0)),
+    perturbation("a thread takes four times as long to wake", Change::Threads(&["wake"], 4.0)),
+    perturbation("a switch of threads costs half", Change::Threads(&["switch"], 0.5)),
+    perturbation("a switch of threads costs twice", Change::Threads(&["switch"], 2.0)),
+    perturbation("a tier's messages cost half", Change::Threads(&["receive", "send"], 0.5)),
+    perturbation("a tier's messages cost twice", Change::Threads(&["receive", "send"], 2.0)),
+    perturbation("threads wait four times as long for a line of another core", Change::Threads(&["line"], 4.0)),
 ];
 
 impl Perturbation {
     /// Changes that put `scenario` into this world; `None` if they change nothing, for example for
-    /// a cost of zero or a tier of threads, which has other costs.
+    /// a cost of zero, or for a server of cores where the costs of a tier's threads change.
     pub(super) fn change(&self, scenario: &Scenario) -> Option<ScenarioChange> {
         let has_cores = scenario.tiers.is_empty() && scenario.graph.is_none();
         let workload = &scenario.workload;
         let overrides: Vec<String> = match self.change {
+            Change::Threads(costs, factor) => {
+                let factors = || costs.iter().map(|cost| format!("server.threads.scale.{cost}={factor}")).collect();
+                (!scenario.tiers.is_empty()).then(factors)?
+            }
             _ if !has_cores => return None,
             Change::Cost(name, cost, permille) => {
                 let cost = cost(&scenario.server.costs).0;
@@ -160,6 +173,7 @@ mod tests {
                 let same = other.server == own.server
                     && other.network == own.network
                     && other.workload == own.workload
+                    && other.tiers == own.tiers
                     && other.kinds.is_empty() == own.kinds.is_empty();
                 assert!(!same, "{}: {}", builtin.id, world.name);
             }
@@ -173,7 +187,18 @@ mod tests {
         assert_eq!(PERTURBATIONS[6].change(&overall).unwrap().overrides, ["server.costs.send=382ns"]);
         let without_costs = read("ca-ramp", &ScenarioChange::default());
         assert_eq!(PERTURBATIONS[1].change(&without_costs), None);
-        assert!(PERTURBATIONS.iter().all(|world| world.change(&read("mt-sync", &ScenarioChange::default())).is_none()));
+    }
+
+    #[test]
+    fn a_tier_has_costs_of_threads_and_no_others() {
+        let tier = read("mt-sync", &ScenarioChange::default());
+        for world in PERTURBATIONS {
+            let of_threads = matches!(world.change, Change::Threads(..));
+            assert_eq!(world.change(&tier).is_some(), of_threads, "{}", world.name);
+        }
+        let world = PERTURBATIONS.iter().find(|world| world.name == "a switch of threads costs twice").unwrap();
+        let changed = read("mt-sync", &world.change(&tier).unwrap());
+        assert_eq!(changed.tiers[0].tier.costs.switch.0, 2 * tier.tiers[0].tier.costs.switch.0);
     }
 
     #[test]

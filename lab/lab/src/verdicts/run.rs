@@ -109,13 +109,14 @@ pub fn judge_scenario(
     Ok(ScenarioVerdicts { claims: claims(scenario, &published, &extended), gains, panels, ..blank })
 }
 
-/// Judges the claims of one scenario in the form that counts, each with whether it is ours. A
-/// scenario with only papers' claims runs only as published.
+/// Judges the claims of one scenario that `is_wanted`, in the form that counts, each with whether it
+/// is ours. A scenario with only papers' claims runs only as published.
 ///
 /// # Errors
 /// A failed run.
 pub(super) fn judge_counted(
     forms: &Forms,
+    is_wanted: &dyn Fn(&ClaimSpec) -> bool,
     extent: &Extent,
     registry: &Registry,
     progress: &(dyn Fn(Progress) + Sync),
@@ -123,19 +124,21 @@ pub(super) fn judge_counted(
 ) -> Result<Vec<(bool, Claim)>, VerdictsError> {
     let own = &forms.extended;
     let form = forms.published.as_ref().unwrap_or(own);
+    let wanted: Vec<&ClaimSpec> = own.claims.iter().filter(|claim| is_wanted(claim)).collect();
     let options = Options { seed: extent.seed, threads: extent.threads, quick: extent.quick, ..Options::default() };
     let results = |form: &Scenario, ours: bool| {
-        let is_run = skip_reason(form).is_none() && own.claims.iter().any(|claim| is_own_claim(own, claim) == ours);
-        let is_needed = |setup: &PointRow| is_judged(own, setup);
+        let judged = || wanted.iter().filter(|claim| is_own_claim(own, claim) == ours);
+        let is_run = skip_reason(form).is_none() && judged().next().is_some();
+        let is_needed = |setup: &PointRow| judged().any(|claim| claim.measure.may_use(setup));
         let run = || run_selected(form, registry, &options, &is_needed, progress, cancel);
         if is_run { run() } else { Ok(Results::default()) }
     };
     let (published, extended) = (results(form, false)?, results(own, true)?);
-    let judged = |claim| {
+    let judged = |claim: &&ClaimSpec| {
         let ours = is_own_claim(own, claim);
         (ours, judge(claim, if ours { &extended } else { &published }))
     };
-    Ok(own.claims.iter().map(judged).collect())
+    Ok(wanted.iter().map(judged).collect())
 }
 
 /// Whether a claim may need the run.

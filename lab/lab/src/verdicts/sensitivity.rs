@@ -15,12 +15,13 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 /// Judges one scenario's claims in its own world and in all others, each claim in the form that
-/// counts.
+/// counts. `is_wanted` picks claims by their ids; runs that only others need are left out.
 ///
 /// # Errors
 /// A rejected override, or a failed run.
 pub fn probe(
     builtin: &BuiltinScenario,
+    is_wanted: &dyn Fn(&str) -> bool,
     extent: &Extent,
     registry: &Registry,
     progress: &(dyn Fn(&str, Progress) + Sync),
@@ -33,7 +34,7 @@ pub fn probe(
         let mut all = extent.all_overrides();
         all.extend_from_slice(overrides);
         let forms = Forms::read((builtin.id, &text), &all, extent.quick, registry)?;
-        judge_counted(&forms, extent, registry, &|done| progress(name, done), cancel)
+        judge_counted(&forms, &|claim| is_wanted(&claim.id), extent, registry, &|done| progress(name, done), cancel)
     };
     let before = judge("its own world", "", &[])?;
     let measured = |claim: &leeward_outcome::results::Claim| MeasuredVerdict {
@@ -73,7 +74,7 @@ pub fn sensitivity(all: &Sensitivity) -> String {
         "# How verdicts depend on the simulator's assumptions\n\nMade by `{}`: do not edit.\n\nThe division of a request's CPU time among receiving, creating a task and \
          sending, and the costs of a rejection and of stealing, are our\nassumptions (`lab/sim/src/config.rs`), and so are a network without jitter, a control \
          loop that is never late, and open-loop Poisson\narrivals. Here {claims} claims of {} scenarios are judged again, each in worlds that differ in one of these. \
-         A paper's claim is judged as\npublished, ours with our additions. Costs of threads (`mt-*`) are varied in the scenario `mt-sensitivity`.\n",
+         A paper's claim is judged as\npublished, ours with our additions. The scenario `mt-sensitivity` varies more costs of threads.\n",
         all.command,
         all.scenarios.len()
     );

@@ -159,7 +159,7 @@ fn a_claim_flips_only_under_perturbations_that_affect_it() {
     let text = text.split("[[claim]]").next().unwrap().to_string() + claim;
     let builtin = BuiltinScenario { text: Box::leak(text.into_boxed_str()), ..SMALL };
     let never = AtomicBool::new(false);
-    let probe = || probe(&builtin, &extent(2), &leeward_controllers::builtin(), &|_, _| {}, &never).unwrap();
+    let probe = || probe(&builtin, &|_| true, &extent(2), &leeward_controllers::builtin(), &|_, _| {}, &never).unwrap();
     let probed = probe();
     assert_eq!(probed, probe(), "the same seeds, the same verdicts");
     let claim = &probed.claims[0];

@@ -295,10 +295,11 @@ fn drifts(samples: &[WindowSample], test: DriftTest) -> bool {
     series(samples).iter().any(|series| series.drifts_from(0, test))
 }
 
-/// True if the mean of the throughput is the same in both halves of `samples`.
+/// True if the mean of the throughput is the same in both halves of `samples`. It is judged once, at
+/// the end: throughput may wander with the rest.
 fn throughput_is_steady(samples: &[WindowSample]) -> bool {
     let completed: Field = |sample| sample.completed;
-    !batches::halves_differ(&values(samples, completed), GOODPUT_TOLERANCE * mean(samples, completed))
+    !batches::halves_differ_beyond_wander(&values(samples, completed), GOODPUT_TOLERANCE * mean(samples, completed))
 }
 
 /// Half-width of the 95 % confidence interval of the mean goodput, over the mean; `None` with too
