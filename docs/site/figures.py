@@ -110,26 +110,33 @@ def tail():
     )
 
 
+LEAGUE = "| controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | alone | did not settle | its worst match |"
+
+
+def matches():
+    return find(r"\d+ matches\. Ratios of goodput")[0][0].split()[0]
+
+
 def league():
-    rows, path = table("| controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | alone | its worst match |")
+    rows, path = table(LEAGUE)
     several = []
     for name, oracle, *_ in rows:
         median, decile, worst = (float(part) for part in oracle.split(", "))
         several.append((name.strip("`"), [median, decile, worst]))
     title = "Goodput over the oracle's: median, first decile, worst"
     return Figure(
-        "league", title, svg.bars(title, several, ["median", "first decile", "worst match"], highest=1.0), "leeward league --quick … (in full in docs/league.md)", str(path),
-        f"{len(rows)} controllers with their default parameters in 1,072 matches of the simulator. The oracle knows every service time.",
+        "league", title, svg.bars(title, several, ["median", "first decile", "worst match"], highest=1.0), "leeward league --random-only … (in full in docs/league.md)", str(path),
+        f"{len(rows)} controllers with their default parameters in {matches()} matches of the simulator that had settled. The oracle knows every service time.",
     )
 
 
 def lockouts():
-    rows, path = table("| controller | of the oracle | of the best other, tuned ones included | lock-outs | p99 too late | alone | its worst match |")
+    rows, path = table(LEAGUE)
     several = [(row[0].strip("`"), [value(row[3]), value(row[4])]) for row in rows]
     title = "Lock-outs, and matches with a late 99th percentile"
     return Figure(
-        "league-failures", title, svg.bars(title, several, ["lock-outs", "late 99th percentile"]), "leeward league --quick … (in full in docs/league.md)", str(path),
-        "Of 1,072 matches. A match counts as late if the oracle's 99th percentile is in time.",
+        "league-failures", title, svg.bars(title, several, ["lock-outs", "late 99th percentile"]), "leeward league --random-only … (in full in docs/league.md)", str(path),
+        f"Of {matches()} matches. A match counts as late if the oracle's 99th percentile is in time.",
     )
 
 
