@@ -109,8 +109,8 @@ pub fn judge_scenario(
     Ok(ScenarioVerdicts { claims: claims(scenario, &published, &extended), gains, panels, ..blank })
 }
 
-/// Judges the claims of one scenario that `is_wanted`, in the form that counts, each with whether it
-/// is ours. A scenario with only papers' claims runs only as published.
+/// Judges the claims of one scenario that `is_wanted`, in the form that counts, each with whether
+/// it is ours. A scenario with only papers' claims runs only as published.
 ///
 /// # Errors
 /// A failed run.

@@ -295,8 +295,8 @@ fn drifts(samples: &[WindowSample], test: DriftTest) -> bool {
     series(samples).iter().any(|series| series.drifts_from(0, test))
 }
 
-/// True if the mean of the throughput is the same in both halves of `samples`. It is judged once, at
-/// the end: throughput may wander with the rest.
+/// True if the mean of the throughput is the same in both halves of `samples`. It is judged once,
+/// at the end: throughput may wander with the rest.
 fn throughput_is_steady(samples: &[WindowSample]) -> bool {
     let completed: Field = |sample| sample.completed;
     !batches::halves_differ_beyond_wander(&values(samples, completed), GOODPUT_TOLERANCE * mean(samples, completed))
