@@ -154,8 +154,9 @@ fn each_request_ends_once_in_shadow_mode_and_under_a_shared_limit() {
 
 #[test]
 fn each_request_ends_once_over_tls_on_both_sides() {
-    let (certificates, first, second, dead) = (Certificates::new(), erratic(), erratic(), free_address());
+    let (certificates, first, second) = (Certificates::new(), erratic(), erratic());
     let ports = [first.address, second.address].map(|of| certificates.in_front_of(of, "server", false).port());
+    let dead = free_address();
     let to: Vec<String> =
         ports.iter().chain([&dead.port()]).map(|port| format!("\"https://localhost:{port}\"")).collect();
     let text = format!(
@@ -171,8 +172,10 @@ fn each_request_ends_once_over_tls_on_both_sides() {
 
 #[test]
 fn each_request_ends_once_while_backends_are_told_their_clients() {
-    let (first, second, dead) = (erratic(), erratic(), free_address());
+    let (first, second) = (erratic(), erratic());
     let ports = [first.address, second.address].map(|of| Stripper::in_front_of(of).port);
+    // Drawn last, or a stripper could be given the same port.
+    let dead = free_address();
     let extra = format!("slo = \"50ms\"\nlimit = \"8\"\nsend-proxy-protocol = \"v2\"\n{TIMES}");
     let proxy = start(&[ports[0], ports[1], dead], &extra);
     let address = address(&proxy);
