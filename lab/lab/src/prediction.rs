@@ -92,6 +92,12 @@ pub fn markdown(results: &Results, command: &str) -> Option<String> {
     let stalled = results.machines.iter().map(|machine| machine.stalled).fold(0.0, f64::max);
     let doubt = if stalled > MAX_STALLED { ": more than the 3 % for which the limits are meant" } else { "" };
     let _ = writeln!(text, "Something else took up to {:.1} % of a busy CPU{doubt}.\n", stalled * 100.0);
+    let predicted = || results.points.iter().filter(|point| point.predicted_goodput_rps.is_some());
+    let late = predicted().filter(|point| point.late_us.is_some()).count();
+    if late > 0 {
+        let all = predicted().count();
+        let _ = writeln!(text, "Left out: {late} of {all} runs, whose load was late and had measured itself.\n");
+    }
     text += "| criterion | cells | met | share |\n|---|---|---|---|\n";
     let controlled: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| cell.is_controlled()).collect();
     let without: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| !cell.is_controlled()).collect();
@@ -162,6 +168,16 @@ mod tests {
         assert!(wrong.contains("**+6.0 %**") && wrong.contains("**+25.0 %**"), "{wrong}");
         let none = page(vec![point("none", 1, (50e3, 56e3), (9e6, 1e6)), point("none", 2, (0.0, 100.0), (1.0, 1.0))]);
         assert!(none.contains("without control within 15 % | 1 |"), "one cell of two seeds: {none}");
+    }
+
+    #[test]
+    fn runs_with_late_load_are_left_out_and_counted() {
+        let right = point("breakwater", 1, (50e3, 52e3), (200.0, 230.0));
+        let late = PointRow { late_us: Some(300.0), ..point("breakwater", 2, (10e3, 52e3), (900.0, 230.0)) };
+        let text = page(vec![right.clone(), late]);
+        assert!(text.contains("Left out: 1 of 2 runs"), "{text}");
+        assert!(text.contains("within 5 % | 1 | 1 | 100 %"), "{text}");
+        assert!(!page(vec![right]).contains("Left out"), "nothing is left out here");
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub struct Perturbation {
 enum Change {
     /// A cost, changed to this many thousandths.
     Cost(&'static str, fn(&Costs) -> Nanos, u64),
-    /// Overrides of a server of cores, unless they already hold.
+    /// Overrides of a server of cores, unless a variant's server has them already or can't have them.
     Server(&'static [&'static str], fn(&ServerModel) -> bool),
     /// A network with jitter.
     Jitter(&'static str),
@@ -78,7 +78,7 @@ pub const PERTURBATIONS: &[Perturbation] = &[
         "deep sockets save most of a message",
         Change::Server(
             &["server.sockets.receive=150ns", "server.sockets.send=150ns", "server.sockets.together=500ns"],
-            |own| own.sockets.is_some(),
+            |own| own.sockets.is_some() || own.scheduling.is_some(),
         ),
     ),
     perturbation("evenly spaced requests of each client", Change::Spacing("constant")),
@@ -114,7 +114,8 @@ impl Perturbation {
             }
             Change::Server(overrides, is_so) => {
                 let all = || overrides.iter().map(|given| (*given).to_string()).collect();
-                (!is_so(&scenario.server)).then(all)?
+                let mut servers = scenario.controllers.iter().map(|variant| scenario.server_for(variant));
+                (!servers.any(|server| is_so(&server))).then(all)?
             }
             Change::Jitter(span) => {
                 (scenario.network.jitter == Nanos::ZERO).then(|| vec![format!("network.jitter={span}")])?
@@ -154,7 +155,10 @@ fn classes(scenario: &Scenario) -> Option<ScenarioChange> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::RunError;
+    use leeward_sim::SimError;
     use std::path::Path;
+    use std::sync::atomic::AtomicBool;
 
     fn read(id: &str, changed: &ScenarioChange) -> Scenario {
         let builtin = crate::builtin_scenarios().iter().find(|known| known.id == id).unwrap();
@@ -176,7 +180,24 @@ mod tests {
                     && other.tiers == own.tiers
                     && other.kinds.is_empty() == own.kinds.is_empty();
                 assert!(!same, "{}: {}", builtin.id, world.name);
+                if crate::execute::check_services(&own).is_ok() {
+                    check_first_runs(&other, world);
+                }
             }
+        }
+    }
+
+    /// Each variant's first run begins: the simulator has no objection.
+    fn check_first_runs(scenario: &Scenario, world: &Perturbation) {
+        let registry = crate::registry();
+        let mut variant = None;
+        for run in &crate::plan::plan(scenario, &registry, 1).unwrap() {
+            if variant.replace(&run.variant.label) == Some(&run.variant.label) {
+                continue;
+            }
+            let result = crate::execute::simulate(run, &AtomicBool::new(true));
+            let objects = |error: &RunError| matches!(error, RunError::Sim { source: SimError::Config(_), .. });
+            assert!(!result.as_ref().is_err_and(objects), "{}: {result:?}", world.name);
         }
     }
 
