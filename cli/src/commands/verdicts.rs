@@ -262,8 +262,12 @@ fn run_sensitivity(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Fai
     let has_wanted = |scenario: &str| !args.missed || missed(&judged, scenario).next().is_some();
     let picked: Vec<_> = picked.into_iter().filter(|builtin| has_wanted(builtin.id)).collect();
     if picked.is_empty() {
-        let why = "has no claim of these scenarios that is not reproduced";
-        return Err(Failure::Input(anyhow!("--missed: the table in {} {why}", args.out.display())));
+        let why = if judged.scenarios.is_empty() {
+            "there is no table (verdicts.json); accepted: --out docs, or a folder that `leeward verdicts` has written"
+        } else {
+            "no claim of these scenarios is not reproduced"
+        };
+        return Err(Failure::Input(anyhow!("--missed: in {} {why}", args.out.display())));
     }
     let (extent, registry) = (extent(args, args.quick), leeward_lab::registry());
     let mut probed = Vec::new();
