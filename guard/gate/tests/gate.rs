@@ -74,6 +74,33 @@ fn random_histories_leak_no_permit() {
     }
 }
 
+/// Requests that waited behind each other's lock took longer than the objective. Alone, they take a
+/// millisecond.
+#[test]
+fn a_route_that_took_longer_than_the_objective_is_tried_again() {
+    let gate = Gate::builder(MS(20)).workers(60).build().unwrap();
+    let end = |mut permit: Permit, now: u64, time: Duration| {
+        permit.record_cpu_time(time);
+        permit.finish_at(Time(now), Outcome::Completed);
+    };
+    let mut now = 1_000_000u64;
+    for _ in 0..3 {
+        let inside: Vec<Permit> =
+            (0..60).filter_map(|_| gate.admit_at(Time(now), &RequestInfo::default()).ok()).collect();
+        now += 60_000_000;
+        inside.into_iter().for_each(|permit| end(permit, now, MS(60)));
+    }
+    let mut admitted = 0;
+    for request in 0..10_000 {
+        now += 1_100_000;
+        if let Ok(permit) = gate.admit_at(Time(now), &RequestInfo::default()) {
+            end(permit, now + 1_000_000, MS(1));
+            admitted += u32::from(request >= 5_000);
+        }
+    }
+    assert_eq!(admitted, 5_000, "{:?}", gate.counts());
+}
+
 #[test]
 fn canary_a_leaked_permit_is_caught() {
     let gate = Gate::builder(MS(20)).build().unwrap();

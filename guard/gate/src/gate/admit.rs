@@ -17,8 +17,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// nothing there, either.
 const IDLE_SHARE: f64 = 0.125;
 
-/// One of this many requests is judged without the weight for time inside the handler.
-const UNWEIGHTED_EVERY: u64 = 16;
+/// One of this many requests is judged by its delay alone: without the time that requests of its route
+/// spend inside.
+const TRIED_EVERY: u64 = 16;
 
 impl Gate {
     /// Decides about a request that has arrived.
@@ -53,15 +54,17 @@ impl Gate {
         let mut shard = lock(&inner.shards[index]);
         let random = shard.rng.next_u64();
         let time_left = arriving.timeout.unwrap_or(Nanos::MAX);
-        // Some requests are judged by their delay alone. If a route were always rejected, the gate
-        // would never learn that it has become fast.
-        let applied_weight = if (random >> 32).is_multiple_of(UNWEIGHTED_EVERY) { DelayWeight::NONE } else { weight };
+        // If a route were always rejected, the gate would never learn that it has become fast, such as
+        // when a lock behind which its requests waited is free again. A client's deadline holds anyway.
+        let is_tried = (random >> 32).is_multiple_of(TRIED_EVERY);
+        let applied_weight = if is_tried { DelayWeight::NONE } else { weight };
+        let expected = if is_tried && time_left >= inner.slo { Nanos::ZERO } else { service };
         let arrival = Arrival::new(now)
             .with_delay(applied_weight.weighted(delay))
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
             .with_tenant(arriving.tenant)
             .with_cost(inner.cost(arriving.route))
-            .with_budget(deadline::budget(time_left.min(inner.slo), waited, service))
+            .with_budget(deadline::budget(time_left.min(inner.slo), waited, expected))
             .with_random(random);
         let class = (arrival.priority.level() - 1) / 16;
         let group = arriving.downstream.unwrap_or(arriving.route);
@@ -109,7 +112,7 @@ impl Gate {
                     return Ok(permit);
                 }
                 let lateness = weight.unweighted(inner.bounds.lateness.unwrap_or(inner.slo));
-                let last = time_left.min(inner.slo).saturating_sub(service).min(lateness).saturating_sub(waited);
+                let last = time_left.min(inner.slo).saturating_sub(expected).min(lateness).saturating_sub(waited);
                 permit.set_dequeue_check(DequeueCheck {
                     start_deadline: now + last,
                     was_idle: weight.weighted(waited.max(delay)) < inner.target().scale(IDLE_SHARE),
