@@ -447,6 +447,11 @@ impl Inner {
         service.max(self.handler_times[usize::from(route)].mean())
     }
 
+    /// Whether no admitted request is inside. Locks all shards, one after the other.
+    fn is_empty(&self) -> bool {
+        self.shards.iter().all(|shard| lock(shard).pending() == 0)
+    }
+
     /// Expected time that a request of this route occupies a worker; 0 before the first
     /// measurement.
     fn expected_cost(&self, route: u8) -> Nanos {

@@ -102,6 +102,25 @@ fn a_route_that_took_longer_than_the_objective_is_tried_again() {
 }
 
 #[test]
+fn a_route_that_takes_longer_than_the_objective_is_served_where_nobody_else_is() {
+    let gate = Gate::builder(MS(20)).workers(4).build().unwrap();
+    let slow = RequestInfo::default().with_route(1);
+    let mut now = 1_000_000u64;
+    for _ in 0..1_000 {
+        let mut permit = gate.admit_at(Time(now), &slow).expect("an idle machine");
+        now += 30_000_000;
+        permit.record_cpu_time(MS(30));
+        permit.finish_at(Time(now), Outcome::Completed);
+        now += 1_000_000;
+    }
+    let _inside = gate.admit_at(Time(now), &RequestInfo::default()).unwrap();
+    let admitted = (0..1_000).filter(|_| gate.admit_at(Time(now), &slow).is_ok()).count();
+    assert!((20..200).contains(&admitted), "one in 16 beside others: {admitted}");
+    let hurried = slow.with_timeout(MS(10));
+    assert!((0..1_000).all(|_| gate.admit_at(Time(now), &hurried).is_err()), "a deadline holds");
+}
+
+#[test]
 fn canary_a_leaked_permit_is_caught() {
     let gate = Gate::builder(MS(20)).build().unwrap();
     assert!(play(&gate, 1, true).is_err());

@@ -50,15 +50,17 @@ impl Gate {
         };
         let weight = inner.delay_weight(arriving.route, service);
         inner.tick(now, weight.weighted(delay));
+        let time_left = arriving.timeout.unwrap_or(Nanos::MAX);
+        // A late response is better than none where a rejection makes nobody else earlier.
+        let is_alone = time_left >= inner.slo && waited + service >= inner.slo && inner.is_empty();
         let index = shard_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
         let random = shard.rng.next_u64();
-        let time_left = arriving.timeout.unwrap_or(Nanos::MAX);
         // If a route were always rejected, the gate would never learn that it has become fast, such as
         // when a lock behind which its requests waited is free again. A client's deadline holds anyway.
         let is_tried = (random >> 32).is_multiple_of(TRIED_EVERY);
         let applied_weight = if is_tried { DelayWeight::NONE } else { weight };
-        let expected = if is_tried && time_left >= inner.slo { Nanos::ZERO } else { service };
+        let expected = if is_alone || (is_tried && time_left >= inner.slo) { Nanos::ZERO } else { service };
         let arrival = Arrival::new(now)
             .with_delay(applied_weight.weighted(delay))
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))

@@ -31,7 +31,7 @@ fn head(verdicts: &Verdicts) -> String {
          ([scenarios.md](scenarios.md#when-a-run-is-measured)). The column has the latest start of a measurement of each side. Of five seeds, one\n  \
          may seem to drift: the test takes some stationary runs for drifting ones. Its values count.\n\
          - **What would turn it.** The changes of a single assumption under which a claim that is not reproduced is reproduced, of those in\n  \
-         [sensitivity.md](sensitivity.md).\n\
+         [sensitivity.md](sensitivity.md). *Not tried*: nobody has run `--sensitivity --missed` for its scenario.\n\
          - **Accepted.** From a paper's number follows a range by one rule: half of the distance between it and the value without effect (1 for a\n  \
          ratio, 0 for an amount, or what the scenario names), either way. A claim in words has the bound that the words say.\n\
          - **Seeds.** The baselines were tuned on other seeds than those that judge.\n\n\
