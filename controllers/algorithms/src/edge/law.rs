@@ -14,6 +14,13 @@ const BUSY: f64 = 0.25;
 /// has queues now and then and works them off: rejections would help no request.
 const ONSET_RATIO: f64 = 1.2;
 const END_RATIO: f64 = 1.05;
+/// Share of the capacity at which the level began to bind that it leaves at least. Where a delay stands
+/// whatever is admitted, such as where clients send in batches, less and less would be admitted and
+/// completed.
+const LEAST_SHARE: f64 = 0.5;
+/// Share of the allowed work from which the level, and not the cores, bounds what is completed. The
+/// strict levels of a delay above its target admit as little as 0.65 of it (`share`).
+const BOUND: f64 = 0.5;
 /// Memories for which a delay stays above its target before that alone shows an overload.
 const STANDING_MEMORIES: f64 = 5.0;
 
@@ -50,6 +57,11 @@ pub(super) struct Law {
     time_above: f64,
     /// Completions per nanosecond while cores were busy.
     capacity: f64,
+    /// The same when the cores, and not the level, last bounded them.
+    unbound_capacity: f64,
+    /// Completions per nanosecond, averaged, and nanoseconds since the beginning.
+    completed: f64,
+    time: f64,
     /// Busy nanoseconds in the mean `capacity`, up to the memory.
     busy_time: f64,
     /// Completions of this busy time.
@@ -70,6 +82,9 @@ impl Law {
             gain,
             increase,
             capacity: 0.0,
+            unbound_capacity: 0.0,
+            completed: 0.0,
+            time: 0.0,
             busy_time: 0.0,
             busy_completions: 0,
             quiet_time: f64::INFINITY,
@@ -128,6 +143,9 @@ impl Law {
     }
 
     fn learn(&mut self, observed: &Observation) {
+        self.time += observed.passed;
+        let weight = observed.weight.max(observed.passed / self.time);
+        self.completed += weight * (observed.completions as f64 / observed.passed - self.completed);
         if (observed.delay.0 as f64) < BUSY * self.target {
             // Completions beside free cores measure the demand. A later overload may have another
             // capacity.
@@ -142,6 +160,13 @@ impl Law {
         // memory.
         let weight = observed.weight.max(observed.passed / self.busy_time);
         self.capacity += weight * (observed.completions as f64 / observed.passed - self.capacity);
+        if self.allowed.is_infinite() {
+            self.unbound_capacity = self.capacity;
+        } else if self.completed * observed.cost < BOUND * self.allowed {
+            self.unbound_capacity += observed.weight * (self.capacity - self.unbound_capacity);
+        } else {
+            self.capacity = self.capacity.max(LEAST_SHARE * self.unbound_capacity);
+        }
     }
 }
 
@@ -219,6 +244,22 @@ mod tests {
         assert!(law.update(&observed(9.0, 20, 2e-5, 2.05e-5)).is_finite());
         let _ = law.update(&observed(7.0, 20, 2e-5, 2.05e-5));
         assert!(law.update(&observed(9.0, 20, 2e-5, 2.05e-5)).is_infinite());
+    }
+
+    #[test]
+    fn a_delay_that_stands_whatever_is_admitted_leaves_half_of_the_capacity() {
+        let mut law = law();
+        let mut admitted = 2e-2;
+        for _ in 0..10_000 {
+            let allowed = law.update(&observed(16.0, (admitted * MS) as u64, admitted, 4e-2));
+            admitted = allowed.min(2e-2);
+        }
+        assert!((0.6e-2..0.8e-2).contains(&admitted), "{admitted}");
+        // Cores that complete a tenth of what is allowed have become slower.
+        for _ in 0..10_000 {
+            admitted = law.update(&observed(16.0, 700, 0.7e-3, 4e-2));
+        }
+        assert!(admitted < 2.01 * 0.7e-3, "{admitted}");
     }
 
     #[test]
