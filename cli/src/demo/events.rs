@@ -169,6 +169,11 @@ impl RunResult {
         self.point.goodput_rps.max(predicted) > MIN_GOODPUT * self.point.capacity_rps
     }
 
+    /// True if measured goodput is not negligible.
+    pub(crate) fn is_measurable(&self) -> bool {
+        self.point.goodput_rps > MIN_GOODPUT * self.point.capacity_rps
+    }
+
     /// Relative error of the predicted goodput; `None` without a prediction or without goodput.
     pub(crate) fn prediction_error(&self) -> Option<f64> {
         let predicted = self.point.predicted_goodput_rps?;

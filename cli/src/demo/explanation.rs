@@ -110,11 +110,13 @@ fn prediction(rows: &[RunResult]) -> Option<String> {
     // Ratios of negligible numbers are meaningless.
     let errors: Vec<(f64, &RunResult)> =
         rows.iter().filter(|row| row.has_goodput()).filter_map(|row| Some((row.prediction_error()?, row))).collect();
-    let (worst, row) = errors.iter().max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
+    // If the queue filled earlier than predicted, nearly nothing was measured. No ratio tells that.
+    let with_goodput = errors.iter().filter(|(_, row)| row.is_measurable());
+    let (worst, row) = with_goodput.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
     let close = errors.iter().filter(|(error, _)| error.abs() <= CLOSE_ERROR_MAX).count();
     Some(format!(
         "The simulator knew only the measurements taken before the runs. Its prediction of goodput was within {} in \
-         {close} of {} runs; the largest error was {:+.0} % ({}, {}).",
+         {close} of {} runs; where goodput was measured, the largest error was {:+.0} % ({}, {}).",
         percent(CLOSE_ERROR_MAX),
         errors.len(),
         worst * 100.0,

@@ -14,9 +14,9 @@ const BUSY: f64 = 0.25;
 /// has queues now and then and works them off: rejections would help no request.
 const ONSET_RATIO: f64 = 1.2;
 const END_RATIO: f64 = 1.05;
-/// Share of the capacity at which the level began to bind that it leaves at least. Where a delay stands
-/// whatever is admitted, such as where clients send in batches, less and less would be admitted and
-/// completed.
+/// Share of the capacity at which the level began to bind that it leaves at least. Where a delay
+/// stands whatever is admitted, such as where clients send in batches, less and less would be
+/// admitted and completed.
 const LEAST_SHARE: f64 = 0.5;
 /// Share of the allowed work from which the level, and not the cores, bounds what is completed. The
 /// strict levels of a delay above its target admit as little as 0.65 of it (`share`).

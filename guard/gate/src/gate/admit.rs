@@ -17,8 +17,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// nothing there, either.
 const IDLE_SHARE: f64 = 0.125;
 
-/// One of this many requests is judged by its delay alone: without the time that requests of its route
-/// spend inside.
+/// One of this many requests is judged by its delay alone: without the time that requests of its
+/// route spend inside.
 const TRIED_EVERY: u64 = 16;
 
 impl Gate {
@@ -56,8 +56,9 @@ impl Gate {
         let index = shard_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
         let random = shard.rng.next_u64();
-        // If a route were always rejected, the gate would never learn that it has become fast, such as
-        // when a lock behind which its requests waited is free again. A client's deadline holds anyway.
+        // If a route were always rejected, the gate would never learn that it has become fast, such
+        // as when a lock behind which its requests waited is free again. A client's deadline holds
+        // anyway.
         let is_tried = (random >> 32).is_multiple_of(TRIED_EVERY);
         let applied_weight = if is_tried { DelayWeight::NONE } else { weight };
         let expected = if is_alone || (is_tried && time_left >= inner.slo) { Nanos::ZERO } else { service };

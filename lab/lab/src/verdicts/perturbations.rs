@@ -20,7 +20,7 @@ pub struct Perturbation {
 enum Change {
     /// A cost, changed to this many thousandths.
     Cost(&'static str, fn(&Costs) -> Nanos, u64),
-    /// Overrides of a server of cores, unless a variant's server has them already or can't have them.
+    /// Overrides of a server of cores, unless a variant's server has them or can't have them.
     Server(&'static [&'static str], fn(&ServerModel) -> bool),
     /// A network with jitter.
     Jitter(&'static str),
