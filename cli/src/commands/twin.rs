@@ -38,7 +38,7 @@ pub(crate) fn twin(args: &TwinArgs) -> Result<(), Failure> {
     let command = format!("leeward run {id} --plant real{quick} --out DIR && leeward twin DIR");
     let page = prediction::markdown(&results, &command).ok_or_else(|| {
         Failure::Input(anyhow!(
-            "{}: has no predictions; accepted: the folder of a `leeward run --plant real` with a synthetic service",
+            "{}: has no predictions of runs whose load kept its schedule; accepted: the folder of a `leeward run --plant real` with a synthetic service",
             args.folder.display()
         ))
     })?;

@@ -169,8 +169,8 @@ impl RunResult {
         self.point.goodput_rps.max(predicted) > MIN_GOODPUT * self.point.capacity_rps
     }
 
-    /// True if measured goodput is not negligible.
-    pub(crate) fn is_measurable(&self) -> bool {
+    /// True if measured goodput is not negligible, whatever was predicted.
+    pub(crate) fn has_measured_goodput(&self) -> bool {
         self.point.goodput_rps > MIN_GOODPUT * self.point.capacity_rps
     }
 

@@ -111,7 +111,7 @@ fn prediction(rows: &[RunResult]) -> Option<String> {
     let errors: Vec<(f64, &RunResult)> =
         rows.iter().filter(|row| row.has_goodput()).filter_map(|row| Some((row.prediction_error()?, row))).collect();
     // If the queue filled earlier than predicted, nearly nothing was measured. No ratio tells that.
-    let with_goodput = errors.iter().filter(|(_, row)| row.is_measurable());
+    let with_goodput = errors.iter().filter(|(_, row)| row.has_measured_goodput());
     let (worst, row) = with_goodput.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
     let close = errors.iter().filter(|(error, _)| error.abs() <= CLOSE_ERROR_MAX).count();
     Some(format!(

@@ -96,7 +96,7 @@ pub fn markdown(results: &Results, command: &str) -> Option<String> {
     let late = predicted().filter(|point| point.late_us.is_some()).count();
     if late > 0 {
         let all = predicted().count();
-        let _ = writeln!(text, "Left out: {late} of {all} runs, whose load was late and had measured itself.\n");
+        let _ = writeln!(text, "Left out: {late} of {all} runs, because their load was late.\n");
     }
     text += "| criterion | cells | met | share |\n|---|---|---|---|\n";
     let controlled: Vec<&PredictionCell<'_>> = cells.iter().filter(|cell| cell.is_controlled()).collect();

@@ -51,8 +51,10 @@ impl Gate {
         let weight = inner.delay_weight(arriving.route, service);
         inner.tick(now, weight.weighted(delay));
         let time_left = arriving.timeout.unwrap_or(Nanos::MAX);
-        // A late response is better than none where a rejection makes nobody else earlier.
-        let is_alone = time_left >= inner.slo && waited + service >= inner.slo && inner.is_empty();
+        // A late response is better than none where a rejection makes nobody else earlier. What is
+        // late already is rejected in any case, without the locks of `is_empty`.
+        let is_expected_late = waited < inner.slo && waited + service >= inner.slo;
+        let is_alone = is_expected_late && time_left >= inner.slo && inner.is_empty();
         let index = shard_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
         let random = shard.rng.next_u64();
