@@ -124,6 +124,8 @@ impl Converter {
             RecordKind::Sample { stack } | RecordKind::SwitchedOut { stack: Some(stack), .. } => {
                 bytes += 8 * stack.len()
             }
+            RecordKind::Mapped(mapping) => self.modules.announce_map(mapping, time),
+            RecordKind::Executed => self.modules.announce_execution(time),
             RecordKind::Request { start, started_by, .. } => {
                 self.waiting.push(*start, RECORD, Item::Began(started_by.unwrap_or(thread)));
             }
@@ -237,8 +239,8 @@ impl Converter {
     }
 
     /// Returns the modules of the process.
-    pub fn modules(&self) -> &Modules {
-        &self.modules
+    pub fn modules(&mut self) -> &mut Modules {
+        &mut self.modules
     }
 
     /// Writes a note for the user.

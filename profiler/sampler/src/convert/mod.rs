@@ -7,6 +7,7 @@
 //! | [`modules`] | modules of the trace, and the functions at addresses |
 //! | [`converter`] | the trace of one process |
 //! | [`keep`] | slow requests alone, from a ring in memory |
+//! | `hidden` | copies of files that are not at their paths |
 //! | [`jit_map`] | names of code that was compiled meanwhile |
 //! | [`recorder`] | sources, and a trace for each of their processes |
 //!
@@ -16,6 +17,7 @@ pub mod calls;
 mod config;
 pub mod converter;
 pub mod functions;
+mod hidden;
 mod item;
 pub mod jit_map;
 pub mod keep;

@@ -1,10 +1,14 @@
 //! Modules of a trace, from the mappings of a process; and the functions at the addresses of
 //! stacks.
 //!
+//! A change is announced when its record comes: the file is read then, before it may be replaced,
+//! and a child that is forked meanwhile has it. It is made when earlier records are converted.
+//!
 //! Does not read `/proc`: it is told how a mapping's file is opened.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::fs::File;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 
 use leeward_profile::format::meta::Module;
@@ -17,6 +21,10 @@ use crate::record::Mapping;
 const MODULES: usize = 1 << 14;
 /// Limit of executable mappings of a module.
 const RANGES: usize = 16;
+/// Limit of files that are kept open for a reader.
+const HIDDEN: usize = 64;
+/// Limit of changes that are announced.
+const ANNOUNCED: usize = 1 << 14;
 /// Limit of remembered addresses.
 const REMEMBERED: usize = 1 << 18;
 /// The kernel's own code in the process.
@@ -38,6 +46,26 @@ pub struct Modules {
     functions: HashMap<u64, u64>,
     /// Indices of modules that changed since they were last written.
     changed: Vec<usize>,
+    /// Changes that are not made yet, in the order of their records.
+    announced: VecDeque<Change>,
+    /// Files that a reader would not find at their paths.
+    hidden: Vec<HiddenFile>,
+}
+
+/// A change of what a process has mapped.
+#[derive(Clone, Debug)]
+enum Change {
+    Mapped(Mapping, u64, Arc<ElfCode>),
+    Executed(u64),
+}
+
+/// An open file that a reader would not find at its path.
+#[derive(Debug)]
+pub struct HiddenFile {
+    /// Path in the process.
+    pub path: Box<str>,
+    /// The file.
+    pub file: File,
 }
 
 #[derive(Clone)]
@@ -63,12 +91,14 @@ impl Modules {
             mapped: BTreeMap::new(),
             functions: HashMap::new(),
             changed: Vec::new(),
+            announced: VecDeque::new(),
+            hidden: Vec::new(),
         }
     }
 
-    /// Returns the modules of a child that the process forks now.
+    /// Returns the modules of a child that the process forks now, after all that was announced.
     pub fn inherited(&self, open: OpenFile) -> Modules {
-        Modules {
+        let mut child = Modules {
             open,
             jit_map: None,
             program: self.program.clone(),
@@ -76,7 +106,39 @@ impl Modules {
             mapped: self.mapped.clone(),
             functions: HashMap::new(),
             changed: (0..self.modules.len()).filter(|index| self.modules[*index].module.unloaded.is_none()).collect(),
+            announced: self.announced.clone(),
+            hidden: self.hidden.iter().filter_map(HiddenFile::again).collect(),
+        };
+        while let Some(change) = child.announced.front().cloned() {
+            match change {
+                Change::Mapped(mapping, time, _) => child.map(&mapping, time),
+                Change::Executed(time) => child.execute(time),
+            }
         }
+        child
+    }
+
+    /// Says that the process will have mapped code, once earlier records are converted.
+    pub fn announce_map(&mut self, mapping: &Mapping, time: u64) {
+        let code = if has_file(mapping) { self.read(mapping) } else { Arc::default() };
+        self.announce(Change::Mapped(mapping.clone(), time, code));
+    }
+
+    /// Says that the process will have executed another program.
+    pub fn announce_execution(&mut self, time: u64) {
+        self.announce(Change::Executed(time));
+    }
+
+    fn announce(&mut self, change: Change) {
+        if self.announced.len() >= ANNOUNCED {
+            self.announced.pop_front();
+        }
+        self.announced.push_back(change);
+    }
+
+    /// Returns files that a reader would not find at their paths.
+    pub fn take_hidden(&mut self) -> Vec<HiddenFile> {
+        std::mem::take(&mut self.hidden)
     }
 
     /// Sets where functions are looked for that are in no module.
@@ -87,6 +149,8 @@ impl Modules {
     /// The process mapped code. Code without a file, such as that of a just-in-time compiler, is no
     /// module.
     pub fn map(&mut self, mapping: &Mapping, time: u64) {
+        let is_it = |change: &Change| matches!(change, Change::Mapped(other, ..) if other == mapping);
+        let announced = self.announced.iter().position(is_it).and_then(|index| self.announced.remove(index));
         let end = mapping.start.saturating_add(mapping.length);
         if let Some((_, (known_end, index))) = self.mapped.range(mapping.start..=mapping.start).next()
             && *known_end == end
@@ -95,7 +159,7 @@ impl Modules {
             return;
         }
         self.unmap(mapping.start, end, time);
-        let has_file = mapping.path.starts_with('/') && !mapping.path.starts_with("//");
+        let has_file = has_file(mapping);
         if has_file && self.program.is_empty() {
             self.program = without_mark(&mapping.path).into();
         }
@@ -107,7 +171,11 @@ impl Modules {
         };
         let path = without_mark(&mapping.path);
         let index = self.known(mapping, path).unwrap_or_else(|| {
-            let code = if flags == VDSO { Arc::default() } else { self.code(mapping, path) };
+            let code = match announced {
+                Some(Change::Mapped(_, _, code)) => code,
+                _ if flags == VDSO => Arc::default(),
+                _ => self.read(mapping),
+            };
             let bias = code.address(mapping.offset, mapping.length).map_or(0, |file| mapping.start.wrapping_sub(file));
             let id = self.modules.len() as u64 + 1;
             let (build_id, ranges) = (code.build_id.clone(), Vec::new());
@@ -126,6 +194,10 @@ impl Modules {
 
     /// The process executed another program. The first file that it maps is that.
     pub fn execute(&mut self, time: u64) {
+        let is_it = |change: &Change| matches!(change, Change::Executed(_));
+        if let Some(index) = self.announced.iter().position(is_it) {
+            self.announced.remove(index);
+        }
         self.unmap(0, u64::MAX, time);
         self.program.clear();
     }
@@ -185,14 +257,22 @@ impl Modules {
         self.modules.iter().rposition(is_same).or(full.then_some(MODULES - 1))
     }
 
-    /// Returns the code of a file; that of another mapping if it is the same file.
-    fn code(&mut self, mapping: &Mapping, path: &str) -> Arc<ElfCode> {
+    /// Reads the code of a file, or has it from another mapping of the same file.
+    fn read(&mut self, mapping: &Mapping) -> Arc<ElfCode> {
+        let path = without_mark(&mapping.path);
         let Some(file) = (self.open)(mapping) else { return Arc::default() };
+        let is_hidden = !is_at(&file, path) && self.hidden.iter().all(|hidden| &*hidden.path != path);
+        let hidden = if is_hidden && self.hidden.len() < HIDDEN { file.try_clone().ok() } else { None };
+        self.hidden.extend(hidden.map(|file| HiddenFile { path: path.into(), file }));
         let code = ElfCode::read(file);
-        let same = self.modules.iter().find(|mapped| {
-            mapped.module.path == path && !code.build_id.is_empty() && mapped.code.build_id == code.build_id
+        let known = self.modules.iter().map(|mapped| (&*mapped.module.path, &mapped.code));
+        let announced = self.announced.iter().filter_map(|change| match change {
+            Change::Mapped(mapping, _, code) => Some((without_mark(&mapping.path), code)),
+            Change::Executed(_) => None,
         });
-        same.map_or_else(|| Arc::new(code), |mapped| Arc::clone(&mapped.code))
+        let is_same = |other: &ElfCode| !code.build_id.is_empty() && other.build_id == code.build_id;
+        let same = known.chain(announced).find(|(other, known)| *other == path && is_same(known));
+        same.map(|(_, known)| Arc::clone(known)).unwrap_or_else(|| Arc::new(code))
     }
 
     /// Ends the mappings between two addresses.
@@ -209,6 +289,23 @@ impl Modules {
             self.functions.clear();
         }
     }
+}
+
+impl HiddenFile {
+    fn again(&self) -> Option<HiddenFile> {
+        Some(HiddenFile { path: self.path.clone(), file: self.file.try_clone().ok()? })
+    }
+}
+
+/// Returns whether a mapping is one of a file.
+fn has_file(mapping: &Mapping) -> bool {
+    mapping.path.starts_with('/') && !mapping.path.starts_with("//")
+}
+
+/// Returns whether a file is the one at a path.
+fn is_at(file: &File, path: &str) -> bool {
+    let (Ok(file), Ok(there)) = (file.metadata(), std::fs::metadata(path)) else { return false };
+    (file.dev(), file.ino()) == (there.dev(), there.ino())
 }
 
 /// Returns a path without the kernel's mark of a file that was deleted or replaced.

@@ -3,8 +3,9 @@
 //! Contains no sources, and no waiting: the caller decides when sources are polled.
 
 use std::collections::BTreeMap;
-use std::fs::File;
+use std::fs::{self, DirBuilder, File};
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use leeward_profile::format::meta::SegmentEnd;
@@ -12,6 +13,7 @@ use leeward_profile::format::request_totals::RequestTotals;
 
 use super::config::{ConverterConfig, Written};
 use super::converter::Converter;
+use super::hidden::CopiedFiles;
 use super::jit_map::JitMap;
 use super::keep::KeepSlow;
 use super::modules::{Modules, OpenFile};
@@ -26,6 +28,8 @@ const SETTLING: u64 = 2_000_000_000;
 const FLUSH: u64 = 1_000_000_000;
 /// Limit of processes; further children are not recorded.
 const PROCESSES: usize = 256;
+/// Limit of the traces of one process in a folder.
+const FOLDERS: u32 = 10_000;
 /// Reasons of a trace's end.
 const STOPPED: u8 = 0;
 const PROCESS_ENDED: u8 = 1;
@@ -85,6 +89,7 @@ pub struct Recorder {
     flushed: u64,
     /// A child was not recorded, because there were too many.
     is_full: bool,
+    copied: CopiedFiles,
 }
 
 #[derive(Debug)]
@@ -101,7 +106,8 @@ struct RecordedProcess {
 impl Recorder {
     /// Records no process yet.
     pub fn new(config: RecorderConfig) -> Recorder {
-        Recorder { config, processes: BTreeMap::new(), finished: Vec::new(), flushed: 0, is_full: false }
+        let (processes, finished, copied) = Default::default();
+        Recorder { config, processes, finished, flushed: 0, is_full: false, copied }
     }
 
     /// Begins the trace of a process; returns its folder.
@@ -277,7 +283,9 @@ impl Recorder {
         if !self.config.children || self.processes.contains_key(&child) {
             return Ok(());
         }
-        let Some(recorded) = self.processes.get(&parent) else { return Ok(()) };
+        if !self.processes.contains_key(&parent) {
+            return Ok(());
+        }
         if self.processes.len() >= PROCESSES {
             let was_full = std::mem::replace(&mut self.is_full, true);
             let text = format!("only {PROCESSES} processes at a time are recorded: further children are left out");
@@ -290,12 +298,13 @@ impl Recorder {
             Ok(process) => files_of(process),
             Err(_) => Box::new(|_| None),
         };
+        let Some(recorded) = self.processes.get_mut(&parent) else { return Ok(()) };
         let modules = recorded.converter.modules().inherited(files);
         self.begin(child, process, modules).map(|_| ())
     }
 
     fn begin(&mut self, pid: u32, process: Option<Process>, mut modules: Modules) -> Result<PathBuf, RecorderError> {
-        let folder = self.config.out.join(pid.to_string());
+        let folder = new_folder(&self.config.out, pid).map_err(failed(&self.config.out))?;
         let command = process.as_ref().and_then(|process| process.command_line().ok()).unwrap_or_default();
         modules.set_jit_map(JitMap::of_process(pid));
         let RecorderConfig { interval, disk, labels, keep, .. } = self.config;
@@ -322,7 +331,10 @@ impl Recorder {
     }
 
     fn finish_one(&mut self, pid: u32, recorded: RecordedProcess, time: u64, reason: u8) -> Result<(), RecorderError> {
-        let RecordedProcess { folder, converter, ended, jit_map, .. } = recorded;
+        let RecordedProcess { folder, mut converter, ended, jit_map, .. } = recorded;
+        for text in self.copied.put(&folder, converter.modules().take_hidden()) {
+            let _ = converter.note(1, 0, &text);
+        }
         let copied = jit_map.map_or(Ok(0), |map| map.copy(&folder));
         let result = converter.finish(ended.unwrap_or(time), reason);
         let (written, result) = match result {
@@ -331,6 +343,21 @@ impl Recorder {
         };
         self.finished.push(RecordedTrace { pid, folder, written });
         result
+    }
+}
+
+/// Makes a folder for a trace, named after its process. An earlier trace is kept: a number is
+/// added.
+fn new_folder(out: &Path, pid: u32) -> io::Result<PathBuf> {
+    fs::create_dir_all(out)?;
+    let mut number = 1;
+    loop {
+        let name = if number == 1 { pid.to_string() } else { format!("{pid}-{number}") };
+        let folder = out.join(name);
+        match DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < FOLDERS => number += 1,
+            result => return result.map(|()| folder),
+        }
     }
 }
 

@@ -14,16 +14,12 @@ use super::ring::RingSet;
 use super::switches::{SwitchFilter, SwitchSettings};
 use super::sys::Event;
 use crate::probe::bpf::KernelTypes;
-use crate::process::{Process, is_first_pid_namespace};
+use crate::process::Process;
 
 impl OpenEvents {
     /// Opens and enables the events; `None` where the kernel or the recorder's rights don't allow
     /// it.
     pub(super) fn of_cpus(process: &Process, plan: EventPlan) -> Option<OpenEvents> {
-        // Records of whole CPUs name processes by the kernel's numbers.
-        if !is_first_pid_namespace() {
-            return None;
-        }
         raise_file_limit();
         let types = KernelTypes::of_kernel().ok()?;
         let cpus = online_cpus();

@@ -171,10 +171,13 @@ impl RecordSource for PerfSource {
         let is_running = self.process.is_running();
         let until = if is_running { now().saturating_sub(SETTLING) } else { u64::MAX };
         let PerfSource { events, translator, capture, .. } = self;
-        let OpenEvents { rings, kinds, .. } = events;
+        let OpenEvents { rings, kinds, filter, .. } = events;
         rings.read(until, |header, bytes| {
             let layout = |event| kinds.get(&event).map(|kind| kind.layout(*capture));
             if let Some(parsed) = parse(header, bytes, layout) {
+                if let (Some(filter), Some(child)) = (filter.as_ref(), translator.recorded_child(&parsed)) {
+                    filter.forked(child);
+                }
                 translator.translate(parsed, |event| kinds.get(&event).copied(), report);
             }
         });

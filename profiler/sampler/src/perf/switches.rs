@@ -1,9 +1,9 @@
 //! A program in the kernel that chooses which switches are reported, and which with a stack.
 //!
-//! A thread that waits at the same place again and again, such as an event loop, has the same
-//! stack each time: the program takes it at one of so many waits. The place is the instruction and
-//! the stack pointer in user space. A wait at another place has its stack taken. Waits without a
-//! stack are reported at their end, if they were long.
+//! A thread that waits at the same few places again and again, such as an event loop, has the same
+//! stack at each: the program takes it at one of so many waits. A place is the instruction and the
+//! stack pointer in user space. At a place that is not among the last ones of the thread, the stack
+//! is taken much sooner. Waits without a stack are reported at their end, if they were long.
 //!
 //! Contains no perf events.
 
@@ -14,14 +14,21 @@ use crate::probe::bpf::{
 };
 use crate::probe::targets::Targets;
 
-/// State of a thread: begin of its wait, 0 while it runs; place of the last stack that was taken;
-/// cost since; marks of the wait; its place.
+/// State of a thread: begin of its wait, 0 while it runs; cost since the last stack; marks of the
+/// wait; its place, and instruction; process and thread, as we number them; where in `PLACES` the
+/// next place is put; places of the last stacks that were taken.
 const BEGIN: i16 = 0;
-const TAKEN: i16 = 8;
-const SINCE: i16 = 16;
-const MARKS: i16 = 24;
-const PLACE: i16 = 32;
-const STATE_BYTES: u32 = 40;
+const SINCE: i16 = 8;
+const MARKS: i16 = 16;
+const PLACE: i16 = 24;
+const INSTRUCTION: i16 = 32;
+const IDS: i16 = 40;
+const NEXT: i16 = 48;
+const PLACES: i16 = 56;
+const STATE_BYTES: u32 = PLACES as u32 + 8 * KNOWN_PLACES as u32;
+
+/// Places of a thread whose stacks are known.
+pub(super) const KNOWN_PLACES: usize = 8;
 
 /// Marks of a wait: the thread could have gone on; its stack was taken.
 const PREEMPTED: i32 = 1;
@@ -40,7 +47,7 @@ const CHOSEN: i16 = -40;
 const WAIT: i16 = -80;
 const ZERO: i16 = -88;
 const CHOSEN_BYTES: usize = 16;
-const WAIT_BYTES: usize = 32;
+const WAIT_BYTES: usize = 40;
 
 /// The event of the CPU that the program runs on.
 const THIS_CPU: u64 = 0xffff_ffff;
@@ -69,7 +76,7 @@ impl SwitchSettings {
 /// The programs.
 #[derive(Debug)]
 pub(super) struct SwitchFilter {
-    _targets: Targets,
+    targets: Targets,
     maps: Maps,
     samples: Program,
     switches: Program,
@@ -108,7 +115,7 @@ impl SwitchFilter {
         let switches = maps.program(types, &targets).ok_or_else(unknown)?;
         let switches = Program::load(ProgramKind::Tracepoint(types, "sched_switch"), "lw_switches", switches)?;
         let current = SwitchSettings { period: 1, shortest: 0 };
-        Ok(SwitchFilter { _targets: targets, maps, samples, switches, probe: None, current, window: 0 })
+        Ok(SwitchFilter { targets, maps, samples, switches, probe: None, current, window: 0 })
     }
 
     /// Sets what is reported.
@@ -126,6 +133,11 @@ impl SwitchFilter {
             self.probe = Some(self.switches.at_tracepoint()?);
         }
         Ok(())
+    }
+
+    /// Says that a recorded process has forked.
+    pub(super) fn forked(&self, child: u32) {
+        self.targets.forked(child);
     }
 
     /// Returns the program that keeps samples of the process alone.
@@ -171,18 +183,18 @@ impl Maps {
 
     /// The program at a switch. Arguments: preempted, previous and next thread, previous state.
     fn program(&self, types: &KernelTypes, targets: &Targets) -> Option<Assembler> {
-        let field = |structure, name| Some(types.field(structure, name)?.offset);
-        let (group, id) = (field("task_struct", "tgid")?, field("task_struct", "pid")?);
-        let instruction = field("pt_regs", if cfg!(target_arch = "x86_64") { "ip" } else { "pc" })?;
-        let stack = field("pt_regs", "sp")?;
+        let register = |name| Some(types.field("pt_regs", name)?.offset);
+        let instruction = register(if cfg!(target_arch = "x86_64") { "ip" } else { "pc" })?;
+        let stack = register("sp")?;
         let mut a = Assembler::default();
-        let (next, blocked, same, add, take, report, out) =
-            (a.label(), a.label(), a.label(), a.label(), a.label(), a.label(), a.label());
+        let (next, blocked, known, add, take, chosen, report, out) =
+            (a.label(), a.label(), a.label(), a.label(), a.label(), a.label(), a.label(), a.label());
         a.set(R6, R1);
         targets.emit_filter(&mut a, next);
         emit_state(&mut a, &self.threads, 8, true);
         a.jump_if(R0, Condition::Equal, 0, next);
         a.set(R9, R0);
+        a.store(Width::Double, R9, IDS, R7);
         self.emit_count(&mut a, next);
         a.call(Helper::KtimeGetNs);
         a.store(Width::Double, R9, BEGIN, R0);
@@ -199,15 +211,21 @@ impl Maps {
         a.load(Width::Double, R8, R0, stack);
         a.apply(Operation::ShiftLeft, R8, 17);
         a.load(Width::Double, R1, R0, instruction);
+        a.store(Width::Double, R9, INSTRUCTION, R1);
         a.apply(Operation::Add, R8, R1);
         a.store(Width::Double, R9, PLACE, R8);
         a.set_map_value(R3, self.settings.number());
         a.load(Width::Double, R4, R9, SINCE);
-        a.load(Width::Double, R5, R9, TAKEN);
-        a.jump_if(R8, Condition::Equal, R5, same);
+        // `R7`: the place is not among the known ones.
+        a.set(R7, 0);
+        for index in 0..KNOWN_PLACES {
+            a.load(Width::Double, R5, R9, PLACES + 8 * index as i16);
+            a.jump_if(R8, Condition::Equal, R5, known);
+        }
+        a.set(R7, 1);
         a.load(Width::Double, R1, R3, OTHER_PLACE);
         a.jump(add);
-        a.place(same);
+        a.place(known);
         a.set(R1, 1);
         a.place(add);
         a.apply(Operation::Add, R4, R1);
@@ -218,7 +236,17 @@ impl Maps {
 
         a.place(take);
         a.store(Width::Double, R9, SINCE, 0);
-        a.store(Width::Double, R9, TAKEN, R8);
+        a.jump_if(R7, Condition::Equal, 0, chosen);
+        a.load(Width::Double, R2, R9, NEXT);
+        a.apply(Operation::And, R2, KNOWN_PLACES as i32 - 1);
+        a.set(R3, R2);
+        a.apply(Operation::ShiftLeft, R3, 3);
+        a.set(R4, R9);
+        a.apply(Operation::Add, R4, R3);
+        a.store(Width::Double, R4, PLACES, R8);
+        a.apply(Operation::Add, R2, 1);
+        a.store(Width::Double, R9, NEXT, R2);
+        a.place(chosen);
         a.load(Width::Double, R1, R9, MARKS);
         a.apply(Operation::Or, R1, STACKED);
         a.store(Width::Double, R9, MARKS, R1);
@@ -244,15 +272,11 @@ impl Maps {
         a.load(Width::Double, R2, R3, SHORTEST);
         a.jump_if(R0, Condition::Below, R2, out);
         a.place(report);
-        a.load(Width::Double, R1, R6, 16);
-        a.load(Width::Word, R2, R1, group);
-        a.apply(Operation::ShiftLeft, R2, 32);
-        a.load(Width::Word, R3, R1, id);
-        a.apply(Operation::Or, R2, R3);
-        a.store(Width::Double, R10, WAIT, R2);
+        for (at, of_state) in [(0, IDS), (16, PLACE), (32, INSTRUCTION)] {
+            a.load(Width::Double, R1, R9, of_state);
+            a.store(Width::Double, R10, WAIT + at, R1);
+        }
         a.store(Width::Double, R10, WAIT + 8, R8);
-        a.load(Width::Double, R1, R9, PLACE);
-        a.store(Width::Double, R10, WAIT + 16, R1);
         a.store(Width::Double, R10, WAIT + 24, R7);
         emit_output(&mut a, &self.waits, WAIT, WAIT_BYTES);
         a.place(out);
@@ -308,14 +332,17 @@ pub(super) struct Wait {
     pub(super) key: u64,
     pub(super) preempted: bool,
     pub(super) has_stack: bool,
+    /// Where in the program the thread waited.
+    pub(super) instruction: u64,
 }
 
 impl Wait {
     pub(super) fn parse(message: &[u8]) -> Option<Wait> {
-        let [ids, begin, key, marks] = numbers(message)?;
+        let [ids, begin, key, marks, instruction] = numbers(message)?;
         let has = |mark: i32| marks & mark as u64 != 0;
         let (process, thread) = ((ids >> 32) as u32, ids as u32);
-        Some(Wait { process, thread, begin, key, preempted: has(PREEMPTED), has_stack: has(STACKED) })
+        let (preempted, has_stack) = (has(PREEMPTED), has(STACKED));
+        Some(Wait { process, thread, begin, key, preempted, has_stack, instruction })
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::attach::EventKind;
 use super::parse::{Origin, Parsed, TakenStack, chain_addresses};
-use super::switches::{ChosenSwitch, Wait};
+use super::switches::{ChosenSwitch, KNOWN_PLACES, Wait};
 use crate::process::{ExecutableMapping, Process};
 use crate::record::{Mapping, Record, RecordKind, SourceError, Stack};
 use crate::unwind::{ModuleFiles, ProcessModules, Registers, UnwindCache};
@@ -15,6 +15,9 @@ use crate::unwind::{ModuleFiles, ProcessModules, Registers, UnwindCache};
 /// Most threads and processes that are remembered.
 const MAX_THREADS: usize = 1 << 17;
 const MAX_PROCESSES: usize = 1 << 12;
+
+/// Most threads whose places of waiting are remembered.
+const MAX_WAITING: usize = 1 << 14;
 
 /// Longest name that is kept.
 const MAX_NAME: usize = 4096;
@@ -39,14 +42,38 @@ pub(super) struct Translator {
     names: HashMap<u32, Box<str>>,
     /// Stacks at a switch whose record comes next.
     pending: HashMap<u32, Stack>,
-    /// Key and stack of each thread's last switch with a stack.
-    taken: HashMap<u32, (u64, Stack)>,
+    /// Stacks of each thread's last places.
+    taken: HashMap<u32, Places>,
     modules: HashMap<u32, ProcessModules>,
     files: ModuleFiles,
     cache: UnwindCache,
     stack: Vec<u64>,
     empty: Stack,
     pub(super) counts: TranslatedCounts,
+}
+
+/// Stacks of a thread at its last places, which the program in the kernel knows, too.
+#[derive(Debug, Default)]
+struct Places {
+    stacks: Vec<(u64, Stack)>,
+    next: usize,
+}
+
+impl Places {
+    fn put(&mut self, key: u64, stack: Stack) {
+        if let Some(known) = self.stacks.iter_mut().find(|(known, _)| *known == key) {
+            known.1 = stack;
+        } else if self.stacks.len() < KNOWN_PLACES {
+            self.stacks.push((key, stack));
+        } else {
+            self.stacks[self.next] = (key, stack);
+            self.next = (self.next + 1) % KNOWN_PLACES;
+        }
+    }
+
+    fn stack(&self, key: u64) -> Option<&Stack> {
+        self.stacks.iter().find(|(known, _)| *known == key).map(|(_, stack)| stack)
+    }
 }
 
 impl Translator {
@@ -179,8 +206,8 @@ impl Translator {
             }
         } else if let Some(switch) = ChosenSwitch::parse(message) {
             self.counts.switches += 1;
-            if self.taken.len() < MAX_THREADS || self.taken.contains_key(&origin.thread) {
-                self.taken.insert(origin.thread, (switch.key, stack.clone()));
+            if self.taken.len() < MAX_WAITING || self.taken.contains_key(&origin.thread) {
+                self.taken.entry(origin.thread).or_default().put(switch.key, stack.clone());
             }
             report(record(origin, RecordKind::SwitchedOut { preempted: switch.preempted, stack: Some(stack) }));
         }
@@ -192,8 +219,10 @@ impl Translator {
         let origin = Origin { process: wait.process, thread: wait.thread, ..origin };
         if !wait.has_stack {
             self.counts.switches += 1;
-            let taken = self.taken.get(&wait.thread).filter(|(key, _)| *key == wait.key);
-            let stack = taken.map(|(_, stack)| stack.clone());
+            let known = self.taken.get(&wait.thread).and_then(|places| places.stack(wait.key).cloned());
+            // Without a stack, the function that waits is better than nothing. Who lost the CPU is
+            // still in the calls that were seen last.
+            let stack = known.or_else(|| (!wait.preempted).then(|| Arc::from([wait.instruction])));
             let begin = Origin { time: wait.begin.min(origin.time), ..origin };
             report(record(begin, RecordKind::SwitchedOut { preempted: wait.preempted, stack }));
         }
@@ -218,6 +247,16 @@ impl Translator {
         if let Some(name) = self.names.get(&parent_thread).cloned() {
             self.remember(thread, name.clone());
             report(record(Origin { process, thread, ..origin }, RecordKind::Named { name }));
+        }
+    }
+
+    /// Returns the process that a record says is forked, if it is to be recorded.
+    pub(super) fn recorded_child(&self, parsed: &Parsed<'_>) -> Option<u32> {
+        match parsed {
+            Parsed::Forked { process, parent, .. } if self.children && process != parent => {
+                self.is_recorded(*parent).then_some(*process)
+            }
+            _ => None,
         }
     }
 

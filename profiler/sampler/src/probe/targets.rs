@@ -57,6 +57,15 @@ impl Targets {
         self.processes.set(&process.to_ne_bytes(), &[0; 8])
     }
 
+    /// Says that a recorded process has forked. For those who follow children where the kernel's
+    /// numbers are not ours: a child's first moments are left out, and when there are too many,
+    /// so are further children.
+    pub(crate) fn forked(&self, child: u32) {
+        if self.namespace.is_some() {
+            let _ = self.add(child);
+        }
+    }
+
     /// Emits: `R7` = process and thread, as we number them; jumps if the process is not recorded.
     /// Destroys `R0` to `R5`.
     pub(crate) fn emit_filter(&self, a: &mut Assembler, out: Label) {

@@ -29,6 +29,9 @@ pub fn demangled(symbol: &str) -> String {
     demangle::full_name(symbol)
 }
 
+/// Folder in a trace with files that lie elsewhere, or nowhere, when it is read.
+pub const COPIED_FILES: &str = "files";
+
 /// Limit of remembered locations.
 const REMEMBERED: usize = 1 << 18;
 
@@ -149,9 +152,11 @@ impl Symbols {
             trace.modules().iter().map(|module| LoadedModule { module: module.clone(), files: None }).collect();
         let exact_callers = Engine::caller_is_exact(trace.header().engine);
         let perf_map = PerfMap::of_trace(trace.path(), trace.header().pid);
+        let mut folders = options.folders;
+        folders.push(trace.path().join(COPIED_FILES));
         Symbols {
             modules,
-            folders: options.folders,
+            folders,
             exact_callers,
             perf_map,
             locations: HashMap::new(),
