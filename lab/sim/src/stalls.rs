@@ -33,13 +33,17 @@ impl QuotaUsage {
     fn charge(&mut self, now: Time, length: Nanos) -> Time {
         let present = now.0 / self.quota.period.0;
         if present > self.period {
-            (self.period, self.used) = (present, Nanos::ZERO);
+            self.advance(present - self.period);
         }
-        if self.used >= self.quota.cpu {
-            (self.period, self.used) = (self.period + 1, Nanos::ZERO);
-        }
+        // Work that ran longer than its period's quota is paid for by later periods.
+        self.advance(self.used.0 / self.quota.cpu.0.max(1));
         self.used += length;
         now.max(self.period_start())
+    }
+
+    fn advance(&mut self, periods: u64) {
+        self.period = self.period.saturating_add(periods);
+        self.used = Nanos(self.used.0.saturating_sub(self.quota.cpu.0.saturating_mul(periods)));
     }
 
     /// Beginning of the charged period.

@@ -2,7 +2,7 @@
 //! the pool grows with the cores. Does not contain the pool's minimum ([`super::config`]) or its
 //! law between two grants ([`super::pool`]).
 
-use super::config::{AllocatorAwareness, Config};
+use super::config::{AllocatorAwareness, Config, WindowLimit};
 use super::pool::Pool;
 use leeward_core::server::{CoreGrant, Signals};
 use leeward_core::units::Nanos;
@@ -13,7 +13,7 @@ pub(super) struct Growth {
     awareness: AllocatorAwareness,
     target: Nanos,
     min_pool: i64,
-    max_window: i64,
+    window_limit: WindowLimit,
     max_pool: i64,
 }
 
@@ -27,7 +27,7 @@ impl Growth {
             awareness: config.allocator_aware,
             target: config.target,
             min_pool: config.min_pool.into(),
-            max_window: config.max_window.into(),
+            window_limit: WindowLimit::new(config),
             max_pool: config.max_pool.map_or(i64::MAX, i64::from),
         }
     }
@@ -56,7 +56,8 @@ impl Growth {
     }
 
     fn set(&self, pool: &Pool, total: i64) {
-        let max_pool = (pool.sessions() * self.max_window).min(self.max_pool).max(self.min_pool);
+        let sessions = pool.sessions();
+        let max_pool = (sessions * self.window_limit.of(sessions)).min(self.max_pool).max(self.min_pool);
         pool.set_total(total.clamp(self.min_pool, max_pool));
     }
 }

@@ -107,6 +107,9 @@ pub struct Config {
     pub period: Nanos,
     /// A session's window stays below this.
     pub max_window: u32,
+    /// A few sessions may have larger windows, of so many credits together. A client that stands
+    /// for many, such as a proxy, would otherwise be limited by its round trips.
+    pub shared_windows: u32,
     /// The pool never shrinks below this (`c_min`).
     pub min_pool: u32,
     /// The pool never grows beyond this (`c_max`); `None` is the sum of all sessions' largest
@@ -138,6 +141,32 @@ pub struct Config {
     pub client: ClientConfig,
 }
 
+/// Credits that few sessions may hold, with the signal that is the default.
+const SHARED_WINDOWS: u32 = 4096;
+
+/// Bound on a session's window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct WindowLimit {
+    each: i64,
+    shared: i64,
+}
+
+impl WindowLimit {
+    pub(super) fn new(config: &Config) -> WindowLimit {
+        WindowLimit { each: config.max_window.into(), shared: config.shared_windows.into() }
+    }
+
+    /// Returns what the window of one of so many sessions stays below.
+    pub(super) fn of(self, sessions: i64) -> i64 {
+        self.each.max(self.shared / sessions.max(1))
+    }
+
+    /// Bounds a window. The number of sessions is asked for only if it matters.
+    pub(super) fn apply(self, window: i64, sessions: impl FnOnce() -> i64) -> i64 {
+        if window < self.each { window } else { window.min(self.of(sessions()) - 1) }
+    }
+}
+
 /// Expiry at the testbed's clients, for every service time (Breakwater §5.1).
 const PUBLISHED_CLIENT_DELAY: Nanos = Nanos::from_micros(10);
 /// Round trip for which the poster's code adds [`POSTER_CREDITS`] to the minimum pool.
@@ -156,14 +185,23 @@ impl Config {
         let version = Version::read(params);
         let on = |name| params.choice(name, "on") == "on";
         // Breakwater §5.1: d_t = 40 % of SLO. Never zero: the pool's law divides by it.
-        let target = params.duration("target", environment.slo.scale(0.4).max(Nanos(1)));
+        let (mut default_target, mut default_aqm) = (environment.slo.scale(0.4).max(Nanos(1)), Nanos::MAX);
+        // With a round trip that is a good part of the objective, these would find requests late
+        // that have not waited for long. If it is nearly all of it, nothing can be in time.
+        let in_server = environment.slo.saturating_sub(environment.rtt).max(environment.slo / 8);
+        if signal == PoolSignal::Auto {
+            default_target = default_target.min(in_server.scale(0.5).max(Nanos(1)));
+            default_aqm = in_server.scale(0.9).max(default_target);
+        }
+        let target = params.duration("target", default_target);
         if params.is_set("target") && target >= environment.slo {
             return Err(ParamError::Conflict(format!(
                 "`target` ({target}) must be below the objective ({})",
                 environment.slo
             )));
         }
-        let aqm_threshold = params.duration("aqm_threshold", target * 2); // Breakwater §5.1: 2·d_t
+        // Breakwater §5.1: 2·d_t
+        let aqm_threshold = params.duration("aqm_threshold", (target * 2).min(default_aqm.max(target)));
         if aqm_threshold < target {
             return Err(ParamError::Conflict(format!(
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
@@ -185,6 +223,7 @@ impl Config {
         // the objective that the delay target leaves.
         let client_delay =
             if version.is_published() { PUBLISHED_CLIENT_DELAY } else { environment.slo.saturating_sub(target) };
+        let client_delay = if signal == PoolSignal::Auto { client_delay.min(in_server) } else { client_delay };
         Ok(Config {
             version,
             credits: on("credits"),
@@ -206,6 +245,7 @@ impl Config {
             stale: if version.is_published() { Nanos::MAX } else { params.duration("stale", aqm_threshold) },
             period: params.duration("period", environment.rtt.max(Nanos::from_micros(1))),
             max_window: params.count("max_window", 64) as u32, // the published code's bound
+            shared_windows: if signal == PoolSignal::Auto && !params.is_set("max_window") { SHARED_WINDOWS } else { 0 },
             min_pool,
             max_pool,
             signal,

@@ -16,6 +16,8 @@ pub struct Pool {
     unmet_demand: CachePadded<AtomicI64>,
     /// Requests of each class that may still enter before the next tick, or [`UNBOUNDED`].
     slots: [CachePadded<AtomicI64>; CLASSES],
+    /// Requests of each class that found no slot since the last tick.
+    without_slot: [AtomicI64; CLASSES],
 }
 
 /// Slots of a class without a bound on its requests in the server.
@@ -50,6 +52,7 @@ impl Pool {
             sessions: CachePadded(AtomicI64::new(0)),
             unmet_demand: CachePadded(AtomicI64::new(0)),
             slots: std::array::from_fn(|_| CachePadded(AtomicI64::new(UNBOUNDED))),
+            without_slot: std::array::from_fn(|_| AtomicI64::new(0)),
         }
     }
 
@@ -167,19 +170,42 @@ impl Pool {
     /// Takes a slot for a request of a class; returns whether one was free, or the class has no
     /// bound.
     pub(super) fn try_enter(&self, class: usize) -> bool {
-        let slots = &self.slots[class].0;
-        slots.load(Ordering::Relaxed) == UNBOUNDED || slots.fetch_sub(1, Ordering::Relaxed) > 0
+        let has_entered = self.update_slots(class, |slots| if slots > 0 { Some(slots - 1) } else { None });
+        if !has_entered {
+            self.without_slot[class].fetch_add(1, Ordering::Relaxed);
+        }
+        has_entered
     }
 
-    /// Sets the number of requests of a class that may enter before the next call; `None` is no
-    /// bound. Returns the requests rejected since the last call.
+    /// Gives the slot of a request back that has left the server. Without this, a bound would hold
+    /// for the requests of a tick, and not for those in the server.
+    pub(super) fn leave(&self, class: usize) {
+        self.update_slots(class, |slots| Some(slots + 1));
+    }
+
+    /// Changes the slots of a class unless it has no bound. Returns false if `change` does not.
+    fn update_slots(&self, class: usize, change: impl Fn(i64) -> Option<i64>) -> bool {
+        let slots = &self.slots[class].0;
+        let mut current = slots.load(Ordering::Relaxed);
+        while current != UNBOUNDED {
+            let Some(new) = change(current) else { return false };
+            match slots.compare_exchange_weak(current, new, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(changed) => current = changed,
+            }
+        }
+        true
+    }
+
+    /// Sets the number of requests of a class that may enter while none leaves; `None` is no bound.
+    /// Returns the requests rejected since the last call.
     pub(super) fn set_slots(&self, class: usize, slots: Option<i64>) -> u64 {
         let new = slots.unwrap_or(UNBOUNDED);
-        let current = &self.slots[class].0;
-        if new == UNBOUNDED && current.load(Ordering::Relaxed) == UNBOUNDED {
-            return 0;
+        let (current, rejected) = (&self.slots[class].0, &self.without_slot[class]);
+        if new != UNBOUNDED || current.load(Ordering::Relaxed) != UNBOUNDED {
+            current.store(new, Ordering::Relaxed);
         }
-        current.swap(new, Ordering::Relaxed).min(0).unsigned_abs()
+        if rejected.load(Ordering::Relaxed) == 0 { 0 } else { rejected.swap(0, Ordering::Relaxed).unsigned_abs() }
     }
 
     pub(super) fn set_allows_backlog(&self, allows: bool) {

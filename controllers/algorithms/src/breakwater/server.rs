@@ -3,7 +3,7 @@
 
 use super::allocation::Growth;
 use super::backlog::BacklogAllowance;
-use super::config::{AllocatorAwareness, Config, DemandTracking, PoolSignal};
+use super::config::{AllocatorAwareness, Config, DemandTracking, PoolSignal, WindowLimit};
 use super::downstream::DownstreamLimit;
 use super::drained::DrainedSessions;
 use super::law::{AutoLaw, CustomPoolLaw, DelayLaw, EfficiencyLaw, Law, PoolLaw};
@@ -103,7 +103,7 @@ pub struct Core {
     stale: Nanos,
     /// Delay from which a request can't be answered in time, however many cores are granted.
     deadline: Nanos,
-    max_window: i64,
+    window_limit: WindowLimit,
     cores: i64,
     /// Round trip in which a session's used credits are counted, if they are.
     round_trip: Option<Nanos>,
@@ -123,7 +123,7 @@ impl Core {
             aqm_threshold: if config.aqm { config.aqm_threshold } else { Nanos::MAX },
             stale: if config.aqm { config.stale } else { Nanos::MAX },
             deadline: config.deadline,
-            max_window: config.max_window.into(),
+            window_limit: WindowLimit::new(config),
             cores: environment.cores.into(),
             round_trip: (config.signal == PoolSignal::Auto).then_some(config.period),
         }
@@ -201,7 +201,7 @@ impl Core {
             let can_pass_on = issued > total && pending == 0 && !self.version.is_published();
             window = if can_pass_on && self.rotation.is_due(now) { 0 } else { overcommit };
         }
-        window = window.max(pending).min(self.max_window - 1);
+        window = self.window_limit.apply(window.max(pending), || self.pool.sessions());
         window = window.min(match self.demand {
             DemandTracking::Speculation => known + overcommit,
             DemandTracking::Synchronization => known,
@@ -312,6 +312,10 @@ impl Admission for Core {
     fn reply(&mut self, session: &mut Session, event: &Departure) -> Feedback {
         if let Some(sampler) = &mut self.sampler {
             sampler.record_departure(session.last_method(), event);
+        }
+        // A rejected request has taken no slot, or gives it back at the next tick.
+        if event.outcome == Outcome::Completed {
+            self.pool.leave(class_of(session.last_method()));
         }
         if !self.credits {
             return Feedback::NONE;

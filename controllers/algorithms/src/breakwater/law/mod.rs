@@ -27,7 +27,7 @@ pub use custom::{PoolLaw, PoolState};
 pub(super) use delay::DelayLaw;
 pub(super) use efficiency::EfficiencyLaw;
 
-use super::config::Config;
+use super::config::{Config, WindowLimit};
 use super::pool::Pool;
 use leeward_core::server::Signals;
 
@@ -53,7 +53,7 @@ pub(super) trait Law: Send {
 struct PoolBounds {
     min_pool: i64,
     max_pool: i64,
-    max_window: i64,
+    window_limit: WindowLimit,
 }
 
 impl PoolBounds {
@@ -61,14 +61,14 @@ impl PoolBounds {
         PoolBounds {
             min_pool: config.min_pool.into(),
             max_pool: config.max_pool.map_or(i64::MAX, i64::from),
-            max_window: config.max_window.into(),
+            window_limit: WindowLimit::new(config),
         }
     }
 
     /// Returns `c_max`: the credits that `sessions` can hold, or the operator's limit if lower;
     /// never below `c_min`.
     fn max_total(&self, sessions: i64) -> i64 {
-        (sessions * self.max_window).min(self.max_pool).max(self.min_pool)
+        (sessions * self.window_limit.of(sessions)).min(self.max_pool).max(self.min_pool)
     }
 
     /// Keeps the pool within its bounds between two decisions, while sessions open and close.

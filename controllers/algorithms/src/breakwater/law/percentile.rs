@@ -62,6 +62,12 @@ impl SojournPercentile {
         memories
     }
 
+    /// Forgets what was late while the server was nearly empty: it counts as that with fewer
+    /// requests from now on.
+    pub(super) fn forget_idle(&mut self) {
+        self.idle_late_share = 0.0;
+    }
+
     /// Returns the estimate, in objectives.
     pub(super) fn in_objectives(&self) -> f64 {
         self.span / self.objective

@@ -10,10 +10,11 @@
 //!
 //! - The bound acts when a request arrives, before any response is late, and needs no baseline that
 //!   could drift.
-//! - **No lock-out**: the bound always admits a request for every second core. A rejected request
-//!   whose rejection is still to leave takes no slot. With fewer requests than fill the part, each
-//!   response admits more than one; and the part grows with each response while nearly all are in
-//!   time.
+//! - **No lock-out**: the bound always admits a request for every second core, or fewer where these
+//!   were late and fewer may not be: behind many cores may stand one disk. A rejected request whose
+//!   rejection is still to leave takes no slot, and one that leaves gives its slot back. With fewer
+//!   requests than fill the part, each response admits more than one; and the part grows with each
+//!   response while nearly all are in time.
 //! - **No harm**: the bound rejects nothing while the queues for cores are as long as the delay
 //!   signal lets them be; the delay signal then decides. Nor does it count responses that such a
 //!   queue made late, which may be over when they leave. It activates when nearly all requests are
@@ -32,6 +33,13 @@ const ACTIVATION_SHARE: f64 = 0.5;
 /// Smallest part, for the case that one in 64 requests waits and is late.
 const MIN_SHARE: f64 = 1.0 / 64.0;
 
+/// Share of late responses with about the smallest bound in the server from which a smaller one is
+/// tried; and responses, in memories, until it is tried again if even a single request was late.
+const LATE_AT_LEAST: f64 = 0.1;
+const HOPELESS_MEMORIES: f64 = 64.0;
+/// Responses, in memories, that tell whether half as many requests are late, too.
+const KNOWN_MEMORIES: f64 = 0.25;
+
 /// Share of lock rejections from which locks keep their waiting requests in time themselves. Fewer
 /// rejections may be chance: as many requests may miss the objective.
 const LOCK_REJECTION_SHARE: f64 = 0.01;
@@ -43,6 +51,14 @@ pub(super) struct SojournBound {
     /// Delay target of the delay signal, ns.
     target: f64,
     cores: u64,
+    /// Smallest bound.
+    least: u64,
+    /// Late responses with more than half of the smallest bound in the server, but no more than it;
+    /// and with up to half of it.
+    late_at_least: LateShare,
+    late_below: LateShare,
+    /// Responses, in memories, until a smaller `least` is tried.
+    hopeless: f64,
     last: Option<LastTick>,
     /// Responses per nanosecond while requests were in the server.
     rate: f64,
@@ -62,6 +78,23 @@ pub(super) struct SojournBound {
     bound: Option<u64>,
 }
 
+/// Share of late responses: of all until there are enough for a memory, then of the last ones.
+#[derive(Clone, Copy, Debug, Default)]
+struct LateShare {
+    share: f64,
+    /// Responses, in memories; at most one.
+    memories: f64,
+}
+
+impl LateShare {
+    fn learn(&mut self, share: f64, memories: f64) {
+        self.memories = (self.memories + memories).min(1.0);
+        if memories > 0.0 {
+            self.share += (share - self.share) * memories / self.memories;
+        }
+    }
+}
+
 /// Time and counts of the last tick.
 #[derive(Clone, Copy, Debug)]
 struct LastTick {
@@ -77,6 +110,10 @@ impl SojournBound {
             objective,
             target: config.target.max(Nanos(1)).0 as f64,
             cores: cores.into(),
+            least: u64::from(cores / 2).max(1),
+            late_at_least: LateShare::default(),
+            late_below: LateShare::default(),
+            hopeless: 0.0,
             last: None,
             rate: 0.0,
             percentile: SojournPercentile::new(objective),
@@ -109,8 +146,15 @@ impl SojournBound {
         if new.served > 0 {
             // No bound is smaller than this. If so few requests are here and responses are late, no
             // bound can help.
-            let is_idle = all_counts.in_server() <= self.min_bound();
+            let inside = all_counts.in_server();
+            let is_idle = inside <= self.least;
             let memories = self.percentile.learn(&new, self.rate * self.objective, is_idle);
+            if is_idle {
+                let is_half = inside <= self.least / 2;
+                let late = if is_half { &mut self.late_below } else { &mut self.late_at_least };
+                late.learn(new.late as f64 / new.served as f64, memories);
+            }
+            self.adjust_least(memories);
             // Counts since the last tick with a response of this class: requests begin, and are
             // rejected by locks, in other ticks than they end.
             let new_of_all = all.since(&std::mem::replace(&mut self.last_totals, *all));
@@ -130,14 +174,30 @@ impl SojournBound {
         let part = self.share;
         self.bound = part.map(|part| {
             let span = part * self.objective + signals.run_delay.0 as f64;
-            ((self.rate * span) as u64).max(self.min_bound())
+            ((self.rate * span) as u64).max(self.least)
         });
         self.bound.map(|bound| bound.saturating_sub(totals.in_server()) as i64)
     }
 
-    /// Smallest bound: a request for every second core.
-    fn min_bound(&self) -> u64 {
-        (self.cores / 2).max(1)
+    /// Lowers the smallest bound if so few requests are late, unless half as many are, too. If a
+    /// single one is late, no bound helps: then the smallest one is a request for every second core
+    /// again.
+    fn adjust_least(&mut self, memories: f64) {
+        self.hopeless = (self.hopeless - memories).max(0.0);
+        let (here, below) = (self.late_at_least, self.late_below);
+        let is_late = here.memories >= 1.0 && here.share > LATE_AT_LEAST;
+        let is_late_below = below.memories >= KNOWN_MEMORIES && below.share > here.share / 2.0;
+        if !is_late || is_late_below || self.hopeless > 0.0 {
+            return;
+        }
+        (self.late_at_least, self.late_below) = Default::default();
+        if self.least > 1 {
+            self.least /= 2;
+            self.percentile.forget_idle();
+        } else {
+            self.least = (self.cores / 2).max(1);
+            self.hopeless = HOPELESS_MEMORIES;
+        }
     }
 
     /// Moves the part towards the value at which nearly all requests are just in time. Sojourn
@@ -309,6 +369,30 @@ mod tests {
         let mut world = Fixture::new();
         assert!(world.advance(20, 20, 20, 300).is_some());
         assert_eq!(world.advance(30_000, 20, 20, 2), None);
+    }
+
+    #[test]
+    fn the_lowest_bound_falls_where_so_few_requests_are_late() {
+        let mut world = Fixture::new();
+        // A resource behind the cores: five requests are late, two are not.
+        for _ in 0..40_000 {
+            let inside = world.sojourn.bound().unwrap_or(300);
+            world.advance(1, 1, u64::from(inside > 2), inside);
+        }
+        assert!(world.sojourn.bound().is_some_and(|bound| bound <= 3), "{:?}", world.sojourn.bound());
+        assert_eq!(world.sojourn.least, 2);
+    }
+
+    #[test]
+    fn the_lowest_bound_stays_where_a_single_request_is_late() {
+        let mut world = Fixture::new();
+        let mut lower = 0;
+        for _ in 0..200_000 {
+            let inside = world.sojourn.bound().unwrap_or(5).min(5);
+            world.advance(1, 1, 1, inside);
+            lower += u32::from(world.sojourn.least < 5);
+        }
+        assert!(lower < 20_000, "lower for {lower} of 200,000 round trips");
     }
 
     #[test]
