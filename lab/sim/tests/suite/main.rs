@@ -16,6 +16,7 @@ mod kinds;
 mod lockin;
 mod lockout;
 mod locks;
+mod narrow;
 mod oracle;
 mod recovery;
 mod replay;

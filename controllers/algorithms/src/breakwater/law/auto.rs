@@ -49,6 +49,10 @@ use leeward_core::units::{Nanos, Time};
 /// so one request in a hundred may miss it.
 const EVIDENCE_SHARE: f64 = 0.01;
 
+/// Share of requests that the bound rejects from which it decides, even if requests wait for cores
+/// as well: rejections keep the cores busy, and only fewer credits prevent them.
+const DECISIVE_SHARE: f64 = 0.25;
+
 /// Objectives for which clients get reports after a sign of overload. Signs come and go within a
 /// few round trips, and clients get a report with each response.
 const REPORT_OBJECTIVES: u64 = 20;
@@ -64,6 +68,8 @@ pub(crate) struct AutoLaw {
     efficiency: Efficiency,
     /// Whether the queueing delay has reached its target in this iteration.
     is_cpu_bound: bool,
+    /// Whether the bound rejected most of what was too much in the last iteration.
+    is_bound_decisive: bool,
     /// Decrease set by the operator, which overrides the one that the evidence suggests.
     decrease: Option<Decrease>,
     /// Ticks of this iteration.
@@ -95,6 +101,7 @@ impl AutoLaw {
             samples,
             efficiency: Efficiency::new(config),
             is_cpu_bound: false,
+            is_bound_decisive: false,
             decrease: config.decrease,
             ticks: 0,
             active_signal: ActiveSignal::Delay,
@@ -127,7 +134,9 @@ impl AutoLaw {
         let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
         let gain = self.efficiency.judge(end, decrease);
         let delay_growth = self.delay.increase(pool) * f64::from(self.ticks);
-        let cpus = std::mem::take(&mut self.is_cpu_bound);
+        self.is_bound_decisive = matches!(end, IterationEnd::Counted(IterationCounts { received, .. })
+            if rejected as f64 > DECISIVE_SHARE * *received as f64);
+        let cpus = std::mem::take(&mut self.is_cpu_bound) && !self.is_bound_decisive;
         self.ticks = 0;
         if !cpus && evidence.is_some() {
             self.efficiency.step(pool, gain, decrease);
@@ -176,7 +185,9 @@ impl Law for AutoLaw {
         self.ticks = self.ticks.saturating_add(1);
         if self.delay.is_overloaded(signals.delay()) {
             self.is_cpu_bound = true;
-            self.active_signal = ActiveSignal::Delay;
+            if !self.is_bound_decisive {
+                self.active_signal = ActiveSignal::Delay;
+            }
         }
         let totals = self.methods.tick(pool, &self.samples, signals);
         self.is_occupied = totals.in_server() > signals.arrivals;

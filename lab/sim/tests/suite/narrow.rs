@@ -1,0 +1,87 @@
+//! `auto` where there is little room: an objective that the round trip nearly takes, a slow resource
+//! behind many cores, a client that stands for all. Each of these once left it a fraction of what
+//! the server can do.
+
+use crate::common::run;
+use leeward_core::units::{Nanos, Rate};
+use leeward_sim::config::{Application, Path, Segment, SimConfig, Step};
+use leeward_sim::service_time::ServiceTime;
+
+/// Requests in time, per second.
+fn in_time(config: &SimConfig, controller: &str) -> f64 {
+    run(config, controller).counts.good as f64 / (config.duration - config.warmup).as_secs_f64()
+}
+
+/// Ten cores, a service of 50 us, and a round trip of more than half of the objective. They can do
+/// 193 k/s.
+fn long_way(clients: u32, demand: f64) -> SimConfig {
+    let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(50)), demand);
+    (config.network.rtt, config.slo) = (Nanos::from_micros(250), Nanos::from_micros(450));
+    config.workload.clients = clients;
+    (config.warmup, config.duration) = (Nanos::from_millis(300), Nanos::from_millis(800));
+    config
+}
+
+#[test]
+fn a_round_trip_may_take_most_of_the_objective() {
+    for (clients, demand) in [(100, 1.5), (1_000, 1.5), (1_000, 3.0), (3_000, 1.5)] {
+        let config = long_way(clients, demand);
+        let (ours, other) = (in_time(&config, "auto"), in_time(&config, "breakwater"));
+        println!("{clients} clients, {demand} x: {ours:.0} in time, breakwater {other:.0}");
+        assert!(ours > 0.9 * other, "{clients} clients, {demand} x: {ours} of {other}");
+    }
+}
+
+#[test]
+fn an_overload_that_ends_leaves_nothing_behind() {
+    let mut config = long_way(1_000, 0.8);
+    let low = config.workload.demand[0].rate;
+    let after = |millis, rate| Segment { from: Nanos::from_millis(millis), rate };
+    config.workload.demand = vec![after(0, low), after(100, Rate(low.0 * 2.5)), after(400, low)];
+    (config.warmup, config.duration) = (Nanos::from_millis(900), Nanos::from_millis(1_400));
+    let served = in_time(&config, "auto");
+    assert!(served > 0.85 * low.0, "{served} of {}", low.0);
+}
+
+/// All requests wait for a disk of 80 us, which does 12,500 a second.
+#[test]
+fn a_disk_may_stand_behind_many_cores() {
+    let steps = vec![Step::Work(0.1), Step::Acquire(0), Step::Wait(0.8), Step::Release(0), Step::Work(0.1)];
+    for cores in [10, 32, 64] {
+        let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(100)), 1.0);
+        config.server.cores = cores;
+        config.application =
+            Application { locks: vec!["disk".into()], paths: vec![Path { share: 1.0, steps: steps.clone() }] };
+        config.workload.demand[0].rate = Rate(100_000.0);
+        (config.warmup, config.duration) = (Nanos::from_secs(2), Nanos::from_secs(4));
+        let served = in_time(&config, "auto");
+        assert!(served > 0.8 * 12_500.0, "{cores} cores: {served}");
+    }
+}
+
+#[test]
+fn one_client_may_stand_for_all() {
+    let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), 1.0);
+    config.server.cores = 32;
+    (config.network.rtt, config.slo) = (Nanos::from_micros(100), Nanos::from_micros(1_000));
+    config.workload.clients = 1;
+    config.workload.demand[0].rate = Rate(1_500_000.0);
+    (config.warmup, config.duration) = (Nanos::from_millis(300), Nanos::from_millis(500));
+    let served = in_time(&config, "auto");
+    assert!(served > 0.95 * 1_500_000.0, "{served}");
+}
+
+/// A resource of 1.6 us, taken by each request between two pieces of work on the only core.
+#[test]
+fn a_resource_may_be_as_short_as_the_core() {
+    let steps = vec![Step::Work(0.1), Step::Acquire(0), Step::Wait(0.8), Step::Release(0), Step::Work(0.1)];
+    let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(2)), 1.0);
+    config.server.cores = 1;
+    config.application = Application { locks: vec!["resource".into()], paths: vec![Path { share: 1.0, steps }] };
+    (config.network.rtt, config.slo) = (Nanos::from_micros(10), Nanos::from_micros(60));
+    config.workload.clients = 3_000;
+    config.workload.demand[0].rate = Rate(797_000.0);
+    (config.warmup, config.duration) = (Nanos::from_millis(300), Nanos::from_millis(500));
+    let (ours, other) = (in_time(&config, "auto"), in_time(&config, "breakwater"));
+    assert!(ours > 0.8 * other, "{ours} of {other}");
+}
