@@ -45,15 +45,15 @@ impl SojournPercentile {
     /// Takes in new responses. Returns their number in memories, at most one.
     ///
     /// `per_objective` is the number of responses in an objective. `is_idle`: the server was nearly
-    /// empty.
-    pub(super) fn learn(&mut self, new: &Totals, per_objective: f64, is_idle: bool) -> f64 {
+    /// empty. `is_excused`: what is late then is allowed.
+    pub(super) fn learn(&mut self, new: &Totals, per_objective: f64, is_idle: bool, is_excused: bool) -> f64 {
         let served = new.served as f64;
         let memory = (per_objective * MEMORY).max(LEAST_MEMORY);
         let memories = (served / memory).min(1.0);
         if is_idle {
             self.idle_late_share += (new.late as f64 / served - self.idle_late_share) * memories;
         }
-        let allowed = LATE_ALLOWED + self.idle_late_share * 2.0;
+        let allowed = LATE_ALLOWED + if is_excused { self.idle_late_share * 2.0 } else { 0.0 };
         // After one memory without a slower response the estimate is 1/e of what it was; with twice
         // the allowed share, e times.
         let surprise = (new.above_percentile as f64 - allowed * served) / (allowed * memory);
@@ -62,8 +62,7 @@ impl SojournPercentile {
         memories
     }
 
-    /// Forgets what was late while the server was nearly empty: it counts as that with fewer
-    /// requests from now on.
+    /// Forgets what was late while the server was nearly empty.
     pub(super) fn forget_idle(&mut self) {
         self.idle_late_share = 0.0;
     }
@@ -96,7 +95,7 @@ mod tests {
                 new.late += u64::from(took > 100_000.0);
                 new.above_percentile += u64::from(took > percentile.span);
             }
-            percentile.learn(&new, 20.0, is_idle);
+            percentile.learn(&new, 20.0, is_idle, true);
         }
     }
 
