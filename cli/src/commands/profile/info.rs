@@ -109,8 +109,9 @@ pub(super) fn summary(trace: &Trace) -> String {
     };
     if let Some(totals) = trace.request_totals().last() {
         let of_windows = if trace.pace().stopped > 0 { " in the windows" } else { "" };
+        let missing = if trace.all_requests().is_some() { "" } else { ", of which a part is missing" };
         text += &format!(
-            "  {} requests{of_windows}: here are the {} slowest, and {} of the others\n",
+            "  {} requests{of_windows}: here are the {} slowest, and {} of the others{missing}\n",
             totals.seen, totals.slow, totals.sampled
         );
     }

@@ -24,7 +24,7 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
     let at = |percent| latencies.percentile(percent);
     if args.source.json {
         let value = json!({
-            "requests": latencies.count(), "unfinished": found.unfinished, "mean_ns": latencies.mean(),
+            "requests": found.requests, "weighted": found.weighted, "unfinished": found.unfinished, "mean_ns": latencies.mean(),
             "p50_ns": at(50.0), "p99_ns": at(99.0), "p99.9_ns": at(99.9), "p99.99_ns": at(99.99), "max_ns": latencies.max(),
             "slowest": found.slowest, "missing": reading.missing,
         });
@@ -32,7 +32,7 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
     }
     let mut out = format!(
         "{} {}: p50 {}, p99 {}, p99.9 {}, p99.99 {}, slowest {}",
-        latencies.count(),
+        found.requests,
         reading.describe_requests(&args.what),
         format_nanos(at(50.0)),
         format_nanos(at(99.0)),

@@ -36,7 +36,11 @@ pub struct SlowRequest {
 /// Statistics of all requests, and the slowest ones.
 #[derive(Clone, Debug, Default)]
 pub struct RequestSummary {
-    /// Latencies of all requests, also of those that others in the trace stand for.
+    /// Number of requests, also of those that others in the trace stand for.
+    pub requests: u64,
+    /// The trace holds all slow requests, but only some of the others, which stand for all.
+    pub weighted: bool,
+    /// Their latencies.
     pub latencies: Histogram,
     /// The slowest requests, the slowest first.
     pub slowest: Vec<SlowRequest>,
@@ -98,5 +102,7 @@ pub fn slowest(
             incomplete: breakdown.incomplete,
         });
     }
-    Ok(RequestSummary { latencies, slowest, unfinished })
+    let counted = weights.total().filter(|_| latencies.count() > 0);
+    let requests = counted.unwrap_or(latencies.count());
+    Ok(RequestSummary { requests, weighted: weights.are_uneven(), latencies, slowest, unfinished })
 }

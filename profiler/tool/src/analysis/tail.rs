@@ -66,7 +66,11 @@ pub fn tail(
     watch: &mut ProgressCallback<'_>,
 ) -> Result<Tail, TraceError> {
     let mut all = compare(trace, symbols, selection, share, |_| 0, watch)?;
-    Ok(all.remove(&0).unwrap_or_default())
+    let mut tail = all.remove(&0).unwrap_or_default();
+    // Weights are whole numbers, so that their sum may be another.
+    let counted = RequestWeights::new(trace, selection).total().filter(|_| tail.requests > 0);
+    tail.requests = counted.unwrap_or(tail.requests);
+    Ok(tail)
 }
 
 /// Compares the requests for which `is_slow` is true with those for which it is false; leaves out

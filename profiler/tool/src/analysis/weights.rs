@@ -23,6 +23,8 @@ struct Period {
 pub(crate) struct RequestWeights {
     /// In the order of time.
     periods: Vec<Period>,
+    /// All requests that ended, where the trace tells.
+    total: Option<u64>,
 }
 
 impl RequestWeights {
@@ -30,31 +32,52 @@ impl RequestWeights {
     /// requests have none.
     pub(crate) fn new(trace: &Trace, selection: &Selection) -> RequestWeights {
         match selection {
-            Selection::Marked => RequestWeights::from_totals(trace.request_totals()),
+            Selection::Marked => {
+                let total = trace.all_requests().map(|totals| totals.seen);
+                RequestWeights { total, ..RequestWeights::from_totals(trace.request_totals()) }
+            }
             Selection::CallsOf(_) => RequestWeights::default(),
         }
     }
 
     fn from_totals(totals: &[RequestTotals]) -> RequestWeights {
-        let mut before = &RequestTotals::default();
         let mut periods: Vec<Period> = Vec::new();
+        let (mut sampled, mut represented) = (0, 0);
         for now in totals {
-            let sampled = now.sampled.saturating_sub(before.sampled);
-            let others = now.seen.saturating_sub(now.slow).saturating_sub(before.seen.saturating_sub(before.slow));
-            let weight = (others + sampled / 2).checked_div(sampled).unwrap_or(1).max(1);
+            let all = now.seen.saturating_sub(now.slow);
+            let (others, own) = (all.saturating_sub(represented), now.sampled.saturating_sub(sampled));
+            let weight = (others + own / 2).checked_div(own).unwrap_or(1).max(1);
             periods.push(Period { end: now.time, threshold: now.threshold, weight });
-            before = now;
+            // Where none was sampled, those of the next period stand for these, too.
+            if own > 0 {
+                (sampled, represented) = (now.sampled, all);
+            }
         }
         periods.sort_by_key(|period| period.end);
-        RequestWeights { periods }
+        RequestWeights { periods, total: None }
     }
 
     /// Returns how many requests this one stands for.
     pub(crate) fn weight(&self, request: &Request) -> u64 {
+        self.period_of_sampled(request).map_or(1, |period| period.weight)
+    }
+
+    /// Returns whether this request is in the trace because it took long: all like it are.
+    pub(crate) fn is_slow(&self, request: &Request) -> bool {
+        self.period_of_sampled(request).is_none()
+    }
+
+    /// Returns how many requests ended, also those that are not in the trace; `None` if the trace
+    /// does not tell.
+    pub(crate) fn total(&self) -> Option<u64> {
+        self.total
+    }
+
+    /// Returns the period of a request, if it is one of so many.
+    fn period_of_sampled(&self, request: &Request) -> Option<&Period> {
         let index = self.periods.partition_point(|period| period.end < request.end);
         let period = self.periods.get(index).or(self.periods.last());
-        let is_sampled = |period: &&Period| request.end.saturating_sub(request.start) < period.threshold;
-        period.filter(is_sampled).map_or(1, |period| period.weight)
+        period.filter(|period| request.end.saturating_sub(request.start) < period.threshold)
     }
 
     /// Returns whether some requests stand for others.
@@ -96,5 +119,15 @@ mod tests {
         let weight = |end, latency| weights.weight(&request(end, latency));
         assert_eq!([weight(900, 10), weight(1500, 10), weight(1500, 70), weight(3000, 10)], [1, 20, 1, 20]);
         assert_eq!(RequestWeights::default().weight(&request(5, 1)), 1);
+        assert!(weights.is_slow(&request(1500, 70)) && !weights.is_slow(&request(1500, 69)));
+    }
+
+    #[test]
+    fn no_request_is_left_without_one_that_stands_for_it() {
+        let totals = |time, seen, sampled| RequestTotals { time, seen, sampled, threshold: 70, ..Default::default() };
+        // Of the first 10 none was sampled: the next 3 stand for 13 and for those.
+        let weights = RequestWeights::from_totals(&[totals(1, 10, 0), totals(2, 23, 3), totals(3, 63, 9)]);
+        let weight = |end| weights.weight(&request(end, 1));
+        assert_eq!([weight(2), weight(3)], [8, 7]);
     }
 }

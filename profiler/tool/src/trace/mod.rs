@@ -270,6 +270,15 @@ impl Trace {
         &self.request_totals
     }
 
+    /// Returns the counts of all requests up to the end; `None` if the trace has all, or lacks
+    /// those of some time: its oldest part was deleted, or it could not be written any more.
+    pub fn all_requests(&self) -> Option<&RequestTotals> {
+        let is_whole = self.segments.first().is_some_and(|first| first.number == 0)
+            && self.damage.gaps.is_empty()
+            && self.end.as_ref().is_none_or(|end| !end.is_early());
+        self.request_totals.last().filter(|_| is_whole)
+    }
+
     /// Returns the labels by their numbers.
     pub fn labels(&self) -> &BTreeMap<u32, String> {
         &self.labels
