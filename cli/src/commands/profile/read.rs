@@ -13,6 +13,7 @@ use leeward_profile::analysis::names::{is_called, without_closures};
 use leeward_profile::analysis::select::{Functions, similar_names};
 use leeward_profile::analysis::suggest::candidates;
 use leeward_profile::format::meta::{Engine, OmittedFunction};
+use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::span::format_nanos;
 use leeward_profile::symbols::{Options, Symbols};
 use leeward_profile::trace::{Damage, Progress, ProgressCallback, Trace, TraceError};
@@ -23,6 +24,7 @@ use crate::failure::{Failure, file_failure};
 use crate::hangup;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::stdout::sanitize;
+use crate::table::{WIDTH, wrap};
 
 /// An open trace with its symbols.
 pub(super) struct OpenTrace {
@@ -133,6 +135,16 @@ impl OpenTrace {
             );
         }
         note
+    }
+
+    /// Note on a trace that has only some of the requests: how many.
+    pub(super) fn kept_note(&self) -> String {
+        let Some(totals) = self.trace.request_totals().last() else { return String::new() };
+        let RequestTotals { seen, slow, sampled, .. } = totals;
+        let text = format!(
+            "Of {seen} requests the {slow} slowest were recorded, and {sampled} of the others, which stand for all."
+        );
+        wrap(&text, 0, WIDTH)
     }
 
     /// Returns the requested selection, or an error if nothing can be selected.

@@ -45,6 +45,9 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
     }
     out.push('\n');
     out += &reading.coverage_note(&args.what);
+    if found.weighted {
+        out += &reading.kept_note();
+    }
     for slow in &found.slowest {
         let threads = sanitize(&slow.threads.join(", "));
         let label = slow.label.as_ref().map_or(String::new(), |label| format!(" ({})", sanitize(label)));

@@ -87,7 +87,7 @@ fn closing_notes(reading: &OpenTrace, weighted: bool) -> String {
         out += &format!("\n{}", wrap(&text, 0, WIDTH));
     }
     if weighted {
-        out += &wrap("The trace has all slow requests, and some of the others, which stand for all.", 0, WIDTH);
+        out += &reading.kept_note();
     }
     if reading.trace.counts().scheduler == 0 {
         out += "\nThe trace has no scheduler events: time in a function may be time off the CPU.\n";

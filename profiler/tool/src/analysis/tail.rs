@@ -54,7 +54,7 @@ pub struct Tail {
 }
 
 /// Compares the slowest requests with the others; `share` is the share of the slowest, such as
-/// 0.01.
+/// 0.01. A trace that has all of fewer slow requests only is asked about those.
 ///
 /// # Errors
 /// The trace can't be read any more, or `watch` stops the reading.
@@ -199,14 +199,22 @@ fn compare(
     watch: &mut ProgressCallback<'_>,
 ) -> Result<BTreeMap<u32, Tail>, TraceError> {
     let weights = RequestWeights::new(trace, selection);
-    let mut latencies: BTreeMap<u32, Histogram> = BTreeMap::new();
+    // Latencies, and how many requests are in the trace because they took long.
+    let mut latencies: BTreeMap<u32, (Histogram, u64)> = BTreeMap::new();
     Selector::all(trace, selection, watch, |request| {
         let key = group(&request);
         let key = if latencies.len() < LABELS || latencies.contains_key(&key) { key } else { u32::MAX };
-        latencies.entry(key).or_default().record_many(request.latency(), weights.weight(&request));
+        let (latencies, slow) = latencies.entry(key).or_default();
+        latencies.record_many(request.latency(), weights.weight(&request));
+        *slow += u64::from(weights.is_slow(&request));
     })?;
+    let threshold = |latencies: &Histogram, slow: u64| {
+        // Of the requests below these the trace has too few to tell what they have in common.
+        let recorded = if slow > 0 { slow as f64 / latencies.count() as f64 } else { 1.0 };
+        latencies.top_threshold(share.min(recorded))
+    };
     let thresholds: BTreeMap<u32, u64> =
-        latencies.iter().map(|(key, latencies)| (*key, latencies.top_threshold(share))).collect();
+        latencies.iter().map(|(key, (latencies, slow))| (*key, threshold(latencies, *slow))).collect();
     let mut all: BTreeMap<u32, Comparison> = BTreeMap::new();
     let mut take = |request: &Request, history: &TraceHistory| {
         let key = group(request);
@@ -225,7 +233,7 @@ fn compare(
     let weighted = weights.are_uneven();
     let mut tails: BTreeMap<u32, Tail> = BTreeMap::new();
     for (key, comparison) in all {
-        let (latencies, threshold) = (&latencies[&key], thresholds[&key]);
+        let (latencies, threshold) = (&latencies[&key].0, thresholds[&key]);
         let tail = comparison.finish(trace, symbols, latencies, threshold);
         tails.insert(key, Tail { unfinished, weighted, ..tail });
     }
