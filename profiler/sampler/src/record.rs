@@ -124,15 +124,13 @@ pub struct Mapping {
     pub path: Box<str>,
 }
 
-/// How many requests a source saw, of which it reported only some.
+/// How many requests a source saw, and which of them it reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RequestCounts {
+    /// When they were counted, in nanoseconds of `CLOCK_MONOTONIC`.
+    pub time: u64,
     /// All requests that ended.
     pub seen: u64,
-    /// Requests that were reported because they took long.
-    pub slow: u64,
-    /// Others that were reported: one of so many that took less.
-    pub sampled: u64,
     /// From this latency on, in nanoseconds, each request was reported since the count before.
     pub threshold: u64,
 }

@@ -30,6 +30,7 @@ fn finish(mut source: RequestSource) -> (Vec<u64>, RequestCounts) {
         }
     };
     source.finish(&mut report).unwrap();
+    assert_eq!(source.answered().get(&std::process::id()), Some(&source.counts().seen));
     latencies.sort_unstable_by(|left, right| right.cmp(left));
     (latencies, source.counts())
 }
@@ -172,7 +173,7 @@ fn a_child_is_recorded_if_children_are_followed() {
 s=socket.socket();s.bind(('127.0.0.1',0));s.listen(5);print(s.getsockname()[1],flush=True)
 c=s.accept()[0]
 for _ in range(3): c.sendall(c.recv(4))";
-    for (follow, expected) in [(true, 3), (false, 0)] {
+    for (follow, expected, of_child) in [(true, 3, Some(3)), (false, 0, None)] {
         let mut options = options();
         options.follow = follow;
         let mut source = RequestSource::io(&options).unwrap();
@@ -188,6 +189,9 @@ for _ in range(3): c.sendall(c.recv(4))";
         assert!(child.wait().unwrap().success());
         source.finish(&mut |_| {}).unwrap();
         assert_eq!(source.counts().seen, expected);
+        // It has ended, and its requests are still known to be its.
+        let answered = source.answered();
+        assert_eq!((answered.get(&std::process::id()), answered.get(&child.id()).copied()), (Some(&0), of_child));
     }
 }
 

@@ -51,15 +51,6 @@ pub struct Converter {
     now: u64,
     /// What waits for slow requests, if only those are kept.
     kept: Option<Kept>,
-    /// From this latency on requests are kept.
-    slow_threshold: u64,
-    /// Requests that were reported for this process: slow ones, and others.
-    reported: (u64, u64),
-    /// Those up to the last count.
-    counted: (u64, u64),
-    /// Requests of all processes, and of this one, up to the last count.
-    source_totals: RequestTotals,
-    own_totals: RequestTotals,
     written: Written,
     stack: Vec<Frame>,
 }
@@ -103,11 +94,6 @@ impl Converter {
             interval: config.interval.max(1),
             now: monotonic,
             kept: config.keep.map(Kept::new),
-            slow_threshold: 0,
-            reported: (0, 0),
-            counted: (0, 0),
-            source_totals: RequestTotals::default(),
-            own_totals: RequestTotals::default(),
             written: Written::default(),
             stack: Vec::new(),
         })
@@ -136,8 +122,9 @@ impl Converter {
         self.advance(0)
     }
 
-    /// Says how many requests there were up to `totals.time`, of all processes that are recorded.
-    /// `is_alone` if this is the only one.
+    /// Says how many requests this process has answered up to `totals.time`. Threshold and
+    /// latencies are of all processes that are recorded; `is_alone` if this is the only one. How
+    /// many of the requests are in the trace is counted here.
     pub fn request_totals(&mut self, totals: RequestTotals, is_alone: bool) {
         self.waiting.push(totals.time, RECORD + 16 * totals.latencies.len(), Item::Totals(Box::new(totals), is_alone));
     }
@@ -164,21 +151,11 @@ impl Converter {
     pub fn advance(&mut self, until: u64) -> io::Result<()> {
         while let Some((time, item)) = self.waiting.pop(until) {
             self.now = self.now.max(time);
-            if let Item::Record(_, RecordKind::Request { is_slow, .. }) = &item {
-                self.reported.0 += u64::from(*is_slow);
-                self.reported.1 += u64::from(!*is_slow);
-            }
-            match (&mut self.kept, item) {
-                (None, item) => self.convert_item(time, item)?,
-                (Some(kept), Item::Totals(totals, is_alone)) => {
-                    kept.count(&totals);
-                    self.slow_threshold = kept.threshold();
-                    self.count_requests(*totals, is_alone)?;
-                }
-                (Some(kept), item) => {
-                    kept.hold(time, item);
-                    self.release(time)?;
-                }
+            if let Some(kept) = &mut self.kept {
+                kept.hold(time, item);
+                self.release(time)?;
+            } else {
+                self.convert_item(time, item)?;
             }
         }
         Ok(())
@@ -202,7 +179,11 @@ impl Converter {
                 self.boundary(thread, time);
                 Ok(())
             }
-            Item::Totals(totals, is_alone) => self.count_requests(*totals, is_alone),
+            Item::Totals(totals, is_alone) => {
+                let Written { slow, sampled, .. } = self.written;
+                let latencies = if is_alone { totals.latencies } else { Vec::new() };
+                self.writer.request_totals(&RequestTotals { slow, sampled, latencies, ..*totals })
+            }
             Item::Pause => self.pause(time),
         }
     }
@@ -312,7 +293,6 @@ impl Converter {
             }
             RecordKind::Ended => self.end_thread(tid, time),
             RecordKind::Request { id, start, started_by, is_slow } => {
-                let is_slow = is_slow && time.saturating_sub(start) >= self.slow_threshold;
                 self.written.slow += u64::from(is_slow);
                 self.written.sampled += u64::from(!is_slow);
                 self.request(time, tid, id, start.min(time), started_by)

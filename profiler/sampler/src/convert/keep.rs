@@ -53,7 +53,11 @@ pub(super) struct KeepRing<T> {
     /// Sum of the shares of requests that were not kept, and of all since the last count.
     share: f64,
     candidates: f64,
-    before: RequestTotals,
+    /// Requests that the source reported because they took long, and others since the last count.
+    slow: u64,
+    sampled: u64,
+    /// Time, requests and slow ones among them at the last count.
+    before: (u64, u64, u64),
     /// Latencies up to an earlier time, and to a later one.
     past: [RequestTotals; 2],
     open: HashMap<u64, u64>,
@@ -77,7 +81,9 @@ impl<T> KeepRing<T> {
             ordinary: FIRST,
             share: 1.0,
             candidates: 0.0,
-            before: RequestTotals::default(),
+            slow: 0,
+            sampled: 0,
+            before: (0, 0, 0),
             past: Default::default(),
             open: HashMap::new(),
             kept: HashSet::new(),
@@ -107,9 +113,12 @@ impl<T> KeepRing<T> {
         self.open.remove(&id)
     }
 
-    /// A request ended. Returns whether it is kept.
-    pub(super) fn request(&mut self, id: u64, start: u64, end: u64) -> bool {
+    /// A request ended; the source reported it because it took long, or as one of so many. Returns
+    /// whether it is kept.
+    pub(super) fn request(&mut self, id: u64, start: u64, end: u64, is_slow: bool) -> bool {
         let latency = end.saturating_sub(start);
+        self.slow += u64::from(is_slow);
+        self.sampled += u64::from(!is_slow);
         if latency >= self.threshold {
             self.keep(start.saturating_sub(AROUND), end.saturating_add(AROUND));
             self.kept.insert(id);
@@ -117,8 +126,7 @@ impl<T> KeepRing<T> {
         }
         // Of those that the source reported as slow it reported all, and of the others some: each
         // is kept as likely.
-        let is_slow_there = latency >= self.before.threshold;
-        let share = if is_slow_there { 1.0 / self.one_in } else { 1.0 };
+        let share = if is_slow { 1.0 / self.one_in } else { 1.0 };
         self.candidates += share;
         self.share += share / self.ordinary;
         if self.share < 1.0 {
@@ -158,11 +166,12 @@ impl<T> KeepRing<T> {
 
     /// Adapts what is slow and how many others are kept.
     pub(super) fn count(&mut self, totals: &RequestTotals) {
-        let seconds = totals.time.saturating_sub(self.before.time) as f64 / 1e9;
-        let sampled = totals.sampled.saturating_sub(self.before.sampled);
-        let others = |totals: &RequestTotals| totals.seen.saturating_sub(totals.slow);
-        let unreported = others(totals).saturating_sub(others(&self.before));
-        self.one_in = (unreported as f64 / sampled.max(1) as f64).max(1.0);
+        let (time, seen, slow) = self.before;
+        self.before = (totals.time, totals.seen, self.slow);
+        let seconds = totals.time.saturating_sub(time) as f64 / 1e9;
+        let others = totals.seen.saturating_sub(seen).saturating_sub(self.slow - slow);
+        self.one_in = (others as f64 / self.sampled.max(1) as f64).max(1.0);
+        self.sampled = 0;
         if let SlowRequests::Percent(percent) = self.config.slow
             && !totals.latencies.is_empty()
         {
@@ -175,7 +184,6 @@ impl<T> KeepRing<T> {
         let rate = if seconds > 0.0 { self.candidates / seconds } else { 0.0 };
         self.candidates = 0.0;
         self.ordinary = (rate / ORDINARY).max(1.0);
-        self.before = RequestTotals { latencies: Vec::new(), ..totals.clone() };
     }
 
     fn keep(&mut self, start: u64, end: u64) {
@@ -227,13 +235,13 @@ mod tests {
     fn what_surrounds_a_slow_request_is_kept() {
         let mut ring = ring(SlowRequests::Longer(1_000_000), 1 << 20);
         // One ordinary request is kept at first, to compare with.
-        assert!(ring.request(1, 1_000_000, 1_000_100));
+        assert!(ring.request(1, 1_000_000, 1_000_100, true));
         ring.ordinary = 1e9;
-        assert!(!ring.request(2, 2_000_000, 2_000_100));
+        assert!(!ring.request(2, 2_000_000, 2_000_100, true));
         for time in (0..60).map(|step| step * 1_000_000) {
             ring.push(time, 100, time);
         }
-        assert!(ring.request(3, 20_000_000, 40_000_000));
+        assert!(ring.request(3, 20_000_000, 40_000_000, true));
         assert!(ring.is_kept(3) && !ring.is_kept(2));
         let mut kept = Vec::new();
         while let Some((time, is_kept, _)) = ring.pop(u64::MAX) {
@@ -271,7 +279,7 @@ mod tests {
             for (id, (after, latency, is_request)) in (0..).zip(steps) {
                 now += after;
                 if is_request {
-                    ring.request(id, now.saturating_sub(latency), now);
+                    ring.request(id, now.saturating_sub(latency), now, latency > 5_000_000);
                 }
                 ring.push(now, 100, now);
                 while ring.pop(now.saturating_sub(50_000_000)).is_some() {}

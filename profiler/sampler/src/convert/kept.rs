@@ -4,8 +4,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use leeward_profile::format::request_totals::RequestTotals;
-
 use super::item::Item;
 use super::keep::{KeepRing, KeepSlow};
 use crate::record::{RecordKind, Stack};
@@ -42,27 +40,25 @@ impl Kept {
         Kept { ring: KeepRing::new(config), away: BTreeMap::new(), is_keeping: false, steps: VecDeque::new() }
     }
 
-    /// Returns the latency from which on requests are slow.
-    pub(super) fn threshold(&self) -> u64 {
-        self.ring.threshold()
-    }
-
-    /// Adapts what is slow to these counts.
-    pub(super) fn count(&mut self, totals: &RequestTotals) {
-        self.ring.count(totals);
-    }
-
     /// Takes an item, in the order of time.
     pub(super) fn hold(&mut self, time: u64, item: Item) {
-        match &item {
+        let mut item = item;
+        match &mut item {
             Item::Record(_, RecordKind::RequestResumed { id }) => self.ring.started(*id, time),
             Item::Record(_, RecordKind::RequestEnded { id }) => {
                 if let Some(start) = self.ring.ended(*id) {
-                    self.ring.request(*id, start, time);
+                    self.ring.request(*id, start, time, true);
                 }
             }
-            Item::Record(_, RecordKind::Request { id, start, .. }) => {
-                self.ring.request(*id, *start, time);
+            Item::Record(_, RecordKind::Request { id, start, is_slow, .. }) => {
+                self.ring.request(*id, *start, time, *is_slow);
+                *is_slow &= time.saturating_sub(*start) >= self.ring.threshold();
+            }
+            Item::Totals(totals, _) => {
+                let threshold = self.ring.threshold();
+                self.ring.count(totals);
+                // Until now each request above both was kept.
+                totals.threshold = totals.threshold.max(threshold);
             }
             _ => {}
         }
@@ -140,13 +136,14 @@ impl Kept {
 fn describes(item: &Item) -> bool {
     matches!(
         item,
-        Item::Record(
-            _,
-            RecordKind::Named { .. }
-                | RecordKind::Ended
-                | RecordKind::Executed
-                | RecordKind::Mapped(_)
-                | RecordKind::Lost { .. }
-        )
+        Item::Totals(..)
+            | Item::Record(
+                _,
+                RecordKind::Named { .. }
+                    | RecordKind::Ended
+                    | RecordKind::Executed
+                    | RecordKind::Mapped(_)
+                    | RecordKind::Lost { .. }
+            )
     )
 }

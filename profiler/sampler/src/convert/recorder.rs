@@ -144,12 +144,13 @@ impl Recorder {
         self.finish_ended(before)
     }
 
-    /// Says how many requests there were, of all processes together, and how many of them the
-    /// source reported.
-    pub fn request_totals(&mut self, totals: &RequestTotals) {
+    /// Says how many requests each process has answered; the threshold and the latencies are of all
+    /// processes together.
+    pub fn request_totals(&mut self, totals: &RequestTotals, answered: &BTreeMap<u32, u64>) {
         let is_alone = self.processes.len() + self.finished.len() == 1;
-        for recorded in self.processes.values_mut() {
-            recorded.converter.request_totals(totals.clone(), is_alone);
+        for (pid, recorded) in &mut self.processes {
+            let seen = answered.get(pid).copied().unwrap_or_default();
+            recorded.converter.request_totals(RequestTotals { seen, ..totals.clone() }, is_alone);
         }
     }
 

@@ -194,23 +194,18 @@ impl Builder<'_> {
         a.store(Width::Double, R10, TOP, R1);
         a.set(R9, R8);
         a.apply(Operation::Subtract, R9, R6);
-        emit_ended(self.shared, &mut a, out, |a| a.load(Width::Double, R3, R10, TOP));
+        self.targets.emit_answered(&mut a, out);
+        Shared::emit_bucket(&mut a);
+        self.shared.emit_count(&mut a, 1, out);
+        self.shared.emit_choice(&mut a);
+        self.shared.emit_slow(&mut a);
+        a.jump_if(R0, Condition::Equal, 0, out);
+        a.set(R1, R6);
+        a.set(R2, 0);
+        a.load(Width::Double, R3, R10, TOP);
+        self.shared.emit_report(&mut a, EventKind::Request, out);
         a.place(out);
         a.exit();
         a
     }
-}
-
-/// Emits: counts a request with the latency in `R9` that began at `R6`, and reports it. `thread`
-/// emits the thread that began it into `R3`, without changing others.
-pub(super) fn emit_ended(shared: &Shared, a: &mut Assembler, out: Label, thread: impl FnOnce(&mut Assembler)) {
-    Shared::emit_bucket(a);
-    shared.emit_count(a, 1, out);
-    shared.emit_choice(a);
-    shared.emit_slow(a);
-    a.jump_if(R0, Condition::Equal, 0, out);
-    a.set(R1, R6);
-    a.set(R2, 0);
-    thread(a);
-    shared.emit_report(a, EventKind::Request, out);
 }

@@ -230,9 +230,10 @@ impl Builder<'_> {
         a.load(Width::Double, R1, R6, START);
         a.apply(Operation::Subtract, R9, R1);
         a.load(Width::Double, R1, R6, WRITTEN);
-        a.store(Width::Double, R6, WRITTEN, R8);
         a.jump_if(R1, Condition::NotEqual, 0, later);
         // The first write.
+        self.targets.emit_answered(&mut a, earlier);
+        a.store(Width::Double, R6, WRITTEN, R8);
         Shared::emit_bucket(&mut a);
         a.store(Width::Word, R6, BUCKET, R1);
         self.shared.emit_count(&mut a, 1, out);
@@ -241,6 +242,7 @@ impl Builder<'_> {
         a.jump(report);
 
         a.place(later);
+        a.store(Width::Double, R6, WRITTEN, R8);
         a.set(R2, R8);
         a.apply(Operation::Subtract, R2, R1);
         a.jump_if(R2, Condition::BelowOrEqual, PAUSE, goes_on);

@@ -2,13 +2,14 @@
 //!
 //! Contains no program.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::bpf::{KernelTypes, ProgramError, RunningProgram, TRACEPOINT};
 use super::delay::Delay;
 use super::functions::{FunctionError, FunctionProbes};
 use super::latencies::{ChoiceControl, Latencies};
-use super::report::{Event, EventKind, SAMPLED, SLOW, Shared};
+use super::report::{Event, EventKind, SLOW, Shared};
 use super::sockets::SocketProbes;
 use super::targets::Targets;
 use crate::clock::now;
@@ -101,6 +102,8 @@ pub struct RequestSource {
     threshold: u64,
     latencies: Latencies,
     counts: RequestCounts,
+    /// Requests that ended until the last adaptation, by process.
+    answered: BTreeMap<u32, u64>,
     lost: u64,
     requests: u64,
 }
@@ -147,6 +150,7 @@ impl RequestSource {
             threshold: 0,
             latencies: Latencies::default(),
             counts: RequestCounts::default(),
+            answered: BTreeMap::new(),
             lost: 0,
             requests: 0,
         }
@@ -165,9 +169,15 @@ impl RequestSource {
         }
     }
 
-    /// Returns how many requests ended and were reported until the last call of `poll`.
+    /// Returns how many requests ended until the last adaptation.
     pub fn counts(&self) -> RequestCounts {
         self.counts
+    }
+
+    /// Returns how many requests each process has answered until the last adaptation. A process
+    /// that has ended is there for some seconds.
+    pub fn answered(&self) -> &BTreeMap<u32, u64> {
+        &self.answered
     }
 
     /// Returns the latencies of all requests that ended until the last adaptation.
@@ -177,8 +187,10 @@ impl RequestSource {
 
     fn adapt(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
         let io = |source| SourceError::Io { what: "read the counts of requests".into(), source };
+        self.counts.time = now();
         let tally = self.shared.tally().map_err(io)?;
         self.latencies = Latencies::new(tally.buckets);
+        self.answered = self.targets.answered(self.latencies.count(), self.counts.time).map_err(io)?;
         let choice = self.choice.update(self.latencies.clone(), self.adapted.elapsed().as_secs_f64());
         self.adapted = Instant::now();
         self.shared.set(choice.threshold, choice.one_in).map_err(io)?;
@@ -194,13 +206,9 @@ impl RequestSource {
     }
 
     fn release(&mut self, until: u64, report: &mut dyn FnMut(Record)) {
-        let RequestSource { delay, counts, requests, .. } = self;
+        let RequestSource { delay, requests, .. } = self;
         delay.release(until, |event| {
-            if event.kind == EventKind::Request {
-                counts.slow += u64::from(event.flags & SLOW != 0);
-                counts.sampled += u64::from(event.flags & (SLOW | SAMPLED) == SAMPLED);
-                *requests += 1;
-            }
+            *requests += u64::from(event.kind == EventKind::Request);
             report(record(&event, *requests));
         });
     }

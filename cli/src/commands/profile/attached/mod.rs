@@ -171,14 +171,10 @@ impl Recording {
         self.counted = Instant::now();
         if let Some(source) = &self.requests {
             let counts = source.counts();
-            self.recorder.request_totals(&RequestTotals {
-                time: now(),
-                seen: counts.seen,
-                slow: counts.slow,
-                sampled: counts.sampled,
-                threshold: counts.threshold,
-                latencies: source.latencies().iter().collect(),
-            });
+            let latencies = source.latencies().iter().collect();
+            let totals =
+                RequestTotals { time: counts.time, threshold: counts.threshold, latencies, ..RequestTotals::default() };
+            self.recorder.request_totals(&totals, source.answered());
         }
         let rate = self.perf.iter().map(|source| source.report().rate).min().unwrap_or(RATE).max(1);
         self.intervals = (self.intervals.0 + seconds, self.intervals.1 + seconds * f64::from(rate));

@@ -82,8 +82,8 @@ fn tail_of(folder: &Path) -> Tail {
     tail::tail(&trace, &mut symbols, &Selection::Marked, 0.01, &mut ignore_progress).unwrap()
 }
 
-fn totals(time: u64, seen: u64, slow: u64, sampled: u64) -> RequestTotals {
-    RequestTotals { time, seen, slow, sampled, threshold: 10 * MS, latencies: Vec::new() }
+fn totals(time: u64, seen: u64) -> RequestTotals {
+    RequestTotals { time, seen, threshold: 10 * MS, ..RequestTotals::default() }
 }
 
 #[test]
@@ -106,55 +106,57 @@ fn sampled_requests_stand_for_those_that_were_not_reported() {
     let folder = tempfile::tempdir().unwrap();
     let mut converter = converter(folder.path(), None);
     // What the source does not report: 9 of 10 ordinary requests.
-    converter.request_totals(totals(1, 0, 0, 0), true);
+    converter.request_totals(totals(1, 0), true);
     let now = feed(&mut converter, 1..=500, 100, 10 * MS, MS);
-    converter.request_totals(totals(now, 4955, 5, 495), true);
+    converter.request_totals(totals(now, 5100), true);
     let written = converter.finish(now, 0).unwrap();
     assert_eq!((written.slow, written.sampled), (5, 495));
     let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
-    assert_eq!(trace.request_totals().last().map(|totals| totals.seen), Some(4955));
+    assert_eq!(trace.all_requests().map(|totals| totals.seen), Some(5100));
     let tail = tail_of(folder.path());
-    assert_eq!((tail.requests, tail.weighted, tail.rest_mean), (4955, true, 2 * MS));
+    // Each of the 495 stands for ten, which makes fewer.
+    assert_eq!((tail.requests, tail.weighted, tail.rest_mean), (5100, true, 2 * MS));
 }
 
-#[test]
-fn requests_of_which_none_was_sampled_are_counted() {
-    let seen = |is_alone| {
-        let folder = tempfile::tempdir().unwrap();
-        let mut converter = converter(folder.path(), None);
-        converter.request_totals(totals(1, 0, 0, 0), is_alone);
-        let now = feed(&mut converter, 1..=10, 1, 10 * MS, MS);
-        converter.request_totals(totals(now, 20_000, 20, 0), is_alone);
-        converter.finish(now, 0).unwrap();
-        let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
-        trace.request_totals().last().map(|totals| totals.seen)
-    };
-    // Half of what the source reported is this process's, if there are several.
-    assert_eq!((seen(true), seen(false)), (Some(20_000), Some(10_000)));
+/// Feeds 4000 requests of which each `every`th is slow; returns the comparison, the counts in the
+/// trace, and its bytes.
+fn keep_slow(keep: Option<KeepSlow>, every: u64) -> (Tail, RequestTotals, u64) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut converter = converter(folder.path(), keep);
+    let mut counts = RequestTotals { threshold: 0, ..totals(1, 0) };
+    converter.request_totals(counts.clone(), true);
+    let mut now = MS;
+    for turn in 1..=20 {
+        now = feed(&mut converter, turn * 200 - 199..=turn * 200, every, 0, now);
+        (counts.time, counts.seen) = (now, turn * 200);
+        converter.request_totals(counts.clone(), true);
+    }
+    converter.finish(now, 0).unwrap();
+    let bytes = std::fs::metadata(folder.path().join("00000000.lwt")).unwrap().len();
+    let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
+    (tail_of(folder.path()), trace.all_requests().unwrap().clone(), bytes)
 }
+
+const KEEP: Option<KeepSlow> = Some(KeepSlow { slow: SlowRequests::Longer(10 * MS), memory: 1 << 20 });
 
 #[test]
 fn only_slow_requests_and_some_others_are_kept() {
-    let sizes = [None, Some(KeepSlow { slow: SlowRequests::Longer(10 * MS), memory: 1 << 20 })].map(|keep| {
-        let folder = tempfile::tempdir().unwrap();
-        let mut converter = converter(folder.path(), keep);
-        let mut latencies = RequestTotals { threshold: 0, ..totals(1, 0, 0, 0) };
-        converter.request_totals(latencies.clone(), true);
-        let mut now = MS;
-        for turn in 1..=20 {
-            now = feed(&mut converter, turn * 200 - 199..=turn * 200, 100, 0, now);
-            (latencies.time, latencies.seen, latencies.slow) = (now, turn * 200, turn * 200);
-            converter.request_totals(latencies.clone(), true);
-        }
-        let bytes = {
-            converter.finish(now, 0).unwrap();
-            std::fs::metadata(folder.path().join("00000000.lwt")).unwrap().len()
-        };
-        let tail = tail_of(folder.path());
-        assert_eq!(tail.culprit.unwrap().function, format!("{RARE:#x}"));
-        bytes
-    });
-    assert!(sizes[1] < sizes[0] / 2, "{sizes:?}");
+    let (all, _, whole) = keep_slow(None, 100);
+    let (tail, counts, bytes) = keep_slow(KEEP, 100);
+    assert_eq!(tail.culprit.as_ref().map(|culprit| &*culprit.function), Some(&*format!("{RARE:#x}")));
+    assert!(bytes < whole / 2, "{bytes} of {whole}");
+    // Some of the others stand for all.
+    assert_eq!((counts.seen, counts.slow), (4000, 40));
+    assert!((100..1000).contains(&counts.sampled), "{counts:?}");
+    assert_eq!((tail.requests, tail.slow, tail.weighted), (4000, 40, true));
+    assert_eq!((tail.slow_mean, tail.p50), (all.slow_mean, all.p50));
+}
+
+#[test]
+fn the_slowest_are_no_more_than_were_kept() {
+    let (tail, counts, _) = keep_slow(KEEP, 400);
+    // Less than 1 %: of others the trace has too few.
+    assert_eq!((counts.slow, tail.requests, tail.slow, tail.slow_mean), (10, 4000, 10, 20 * MS));
 }
 
 #[test]
@@ -239,7 +241,7 @@ proptest! {
             converter.record(record).unwrap();
             if index % 5 == 0 {
                 converter.advance(time).unwrap();
-                converter.request_totals(totals(time, 10, 1, 2), index % 2 == 0);
+                converter.request_totals(totals(time, 10), index % 2 == 0);
             }
         }
         converter.finish(5, 0).unwrap();

@@ -17,6 +17,7 @@ pub(super) enum Command {
     ObjectInfo = 15,
     RawTracepointOpen = 17,
     BtfLoad = 18,
+    MapLookupBatch = 24,
     EnableStatistics = 32,
 }
 
@@ -37,6 +38,11 @@ impl<'a> Arguments<'a> {
     pub(super) fn word(mut self, offset: usize, value: u32) -> Arguments<'a> {
         self.bytes[offset..offset + 4].copy_from_slice(&value.to_ne_bytes());
         self
+    }
+
+    /// Returns four bytes at an offset, which the kernel may have set.
+    pub(super) fn word_at(&self, offset: usize) -> u32 {
+        u32::from_ne_bytes(self.bytes[offset..offset + 4].try_into().unwrap_or_default())
     }
 
     /// Sets eight bytes at an offset.

@@ -122,6 +122,34 @@ impl Map {
         let _ = bpf(Command::MapDelete, &mut Arguments::new().word(0, self.number() as u32).input(8, key));
     }
 
+    /// Returns the keys of a hash, at most so many, with the numbers in their values.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    ///
+    /// # Panics
+    /// Keys are no numbers of four bytes.
+    pub fn entries(&self, most: u32) -> io::Result<Vec<(u32, Vec<u64>)>> {
+        assert_eq!(self.key, 4);
+        let mut keys = vec![0; self.key * most as usize];
+        let mut values = vec![0; self.value * most as usize];
+        let mut next = [0; 8];
+        let mut arguments = Arguments::new()
+            .output(8, &mut next)
+            .output(16, &mut keys)
+            .output(24, &mut values)
+            .word(32, most)
+            .word(36, self.number() as u32);
+        match bpf(Command::MapLookupBatch, &mut arguments) {
+            // These were the last entries.
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {}
+            result => _ = result?,
+        }
+        let count = arguments.word_at(32) as usize;
+        let keys = keys.chunks_exact(4).map(|key| u32::from_ne_bytes(key.try_into().unwrap_or_default()));
+        Ok(keys.zip(values.chunks_exact(self.value).map(numbers)).take(count).collect())
+    }
+
     /// Returns the numbers in the value of a map with one value: for each CPU one copy.
     ///
     /// # Errors
@@ -139,9 +167,12 @@ impl Map {
         let key = 0_u32.to_ne_bytes();
         let mut arguments = Arguments::new().word(0, self.number() as u32).input(8, &key).output(16, &mut bytes);
         bpf(Command::MapLookup, &mut arguments)?;
-        let number = |bytes: &[u8]| u64::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        Ok(bytes.chunks_exact(8).map(number).collect())
+        Ok(numbers(&bytes))
     }
+}
+
+fn numbers(bytes: &[u8]) -> Vec<u64> {
+    bytes.chunks_exact(8).map(|number| u64::from_ne_bytes(number.try_into().unwrap_or_default())).collect()
 }
 
 /// Gives the kernel a description of types.
@@ -202,6 +233,17 @@ mod tests {
         map.remove(&[1, 0, 0, 0]);
         map.remove(&[9, 0, 0, 0]);
         set(3).unwrap();
+    }
+
+    #[test]
+    fn all_entries_of_a_hash_are_read() {
+        let map = Map::create(MapKind::Hash { key: 4, entries: 100 }, "test", 16).unwrap();
+        assert_eq!(map.entries(100).unwrap(), []);
+        let value = |key: u32| [u64::from(key), 7].map(u64::to_ne_bytes).concat();
+        (1..=100_u32).for_each(|key| map.set(&key.to_ne_bytes(), &value(key)).unwrap());
+        let mut entries = map.entries(100).unwrap();
+        entries.sort_unstable();
+        assert_eq!(entries, (1..=100).map(|key| (key, vec![u64::from(key), 7])).collect::<Vec<_>>());
     }
 
     #[test]
