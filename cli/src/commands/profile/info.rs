@@ -131,7 +131,7 @@ pub(super) fn summary(trace: &Trace) -> String {
     }
     text += &match trace.end() {
         _ if is_recording(trace) => format!("  no end yet: process {} is still recording\n", header.pid),
-        None => "  no end record, as when a program is killed\n".into(),
+        None => "  no end record, as when who writes it is killed\n".into(),
         Some(end) => format!("  end: {}\n", end.description()),
     };
     for note in trace.notes().iter().filter(|note| note.level == 0) {

@@ -296,8 +296,17 @@ pub(super) fn warn_of_damage(trace: &Trace) {
     if trace.damage().missing_end {
         let pid = trace.header().pid;
         let lives = format!("process {pid} is still recording: `leeward profile stop {pid}`");
-        let ended = || Damage { missing_end: true, ..Damage::default() }.to_string();
-        print_line(&format!("note: {}", if is_recording(trace) { lives } else { ended() }.trim_end()));
+        print_line(&format!("note: {}", if is_recording(trace) { &lives } else { missing_end(trace) }));
+    }
+}
+
+/// Says what may be missing at the end. Records from outside wait until those of all sources have
+/// arrived, with `--keep` until it is known which requests are slow, and then to be written.
+fn missing_end(trace: &Trace) -> &'static str {
+    if trace.header().engine == Engine::Samples {
+        "its end is missing: about 3 seconds (13 with --keep) if `record` was killed, and more if the trace was cut off"
+    } else {
+        "its end is missing: a tenth of a second at most if the program was killed, and more if the trace was cut off"
     }
 }
 

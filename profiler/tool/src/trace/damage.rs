@@ -30,8 +30,8 @@ pub struct Damage {
     pub count: u64,
     /// Total of unreadable bytes.
     pub bytes: u64,
-    /// The end is missing: the program was killed, the trace was truncated, or it is still being
-    /// written.
+    /// The end is missing: the program, or the recorder beside it, was killed, the trace was
+    /// truncated, or it is still being written.
     pub missing_end: bool,
     /// Missing segments between others: first and last number of each gap.
     pub gaps: Vec<(u32, u32)>,
@@ -85,10 +85,7 @@ impl fmt::Display for Damage {
             writeln!(f, "{} threads, modules or notes were left out: there are too many", self.dropped_entries)?;
         }
         if self.missing_end {
-            writeln!(
-                f,
-                "its last moments are missing, a tenth of a second at most if the program was killed, and more if the trace was cut off"
-            )?;
+            writeln!(f, "its end is missing: who wrote it was killed, or it was cut off")?;
         }
         Ok(())
     }
