@@ -7,6 +7,7 @@ use leeward_lab::ScenarioError;
 use leeward_lab::run::RunError;
 use leeward_lab::store::StoreError;
 
+use crate::file_limit;
 use crate::sanitize::sanitize;
 
 /// Failure of a command.
@@ -67,7 +68,8 @@ fn format_chain(error: &anyhow::Error) -> String {
             line += &format!(": {cause}");
         }
     }
-    line
+    let limit = error.chain().filter_map(|cause| cause.downcast_ref()).find_map(file_limit::explain);
+    limit.map_or(line.clone(), |limit| format!("{line}: {limit}"))
 }
 
 /// Failure to access a named file or folder. A missing path or one of another kind is an input
@@ -148,5 +150,7 @@ mod tests {
         check(anyhow::Error::new(RepeatingError(cause())), "a.txt: no such file");
         check(anyhow::Error::new(RepeatingError(cause())).context("reading"), "reading: a.txt: no such file");
         check(anyhow::Error::new(cause()).context("writing"), "writing: no such file");
+        let limit = anyhow::Error::new(io::Error::from(ErrorKind::FileTooLarge)).context("a.lwt");
+        check(limit, "a.lwt: file too large: the limit of a file's size is reached (ulimit -f)");
     }
 }

@@ -7,7 +7,9 @@ mod args;
 mod commands;
 mod demo;
 mod failure;
+mod file_limit;
 mod hangup;
+mod ignored_signals;
 mod interrupt;
 mod keyboard;
 mod progress;
@@ -24,6 +26,7 @@ mod top;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    file_limit::survive();
     let outcome = match args::Args::read() {
         Ok(args) => args.command.run(),
         Err(error) => args::report_clap_error(&error),

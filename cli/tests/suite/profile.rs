@@ -217,6 +217,23 @@ fn a_program_is_named_by_its_file_not_by_its_title() {
     let module = Module {
         id: 1,
         flags: Module::PROGRAM,
+#[test]
+fn the_limit_of_a_files_size_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let trace = folder.path().join("trace");
+    write_synthetic_trace(&trace);
+    let line = "ulimit -f 1; exec \"$0\" profile export \"$1\" --format csv -o \"$1.csv\"";
+    let export = ["-c", line, env!("CARGO_BIN_EXE_leeward"), trace.to_str().unwrap()];
+    let output = Command::new("bash").args(export).output().unwrap();
+    let printed = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{printed}");
+    assert!(printed.ends_with("the limit of a file's size is reached (ulimit -f)\n"), "{printed}");
+    // A program that is recorded is killed at the limit, as without `record`.
+    let script = format!("echo ready; ulimit -f 1; yes >{}/much; echo status $?", folder.path().display());
+    let (out, _, printed) = finish(start_recording(folder.path(), "", &script));
+    assert!(out.contains("status 153"), "{out} {printed}");
+}
+
         loaded: 0,
         unloaded: None,
         bias: 0,

@@ -14,6 +14,7 @@ use signal_hook::iterator::exfiltrator::origin::Origin;
 use signal_hook::low_level::siginfo::Cause;
 
 use crate::failure::Failure;
+use crate::ignored_signals::IgnoredSignals;
 
 /// Signals that are forwarded.
 const FORWARDED: [(i32, Signal, &str); 6] = [
@@ -72,9 +73,9 @@ pub(super) struct SignalForwarder {
 impl SignalForwarder {
     /// Listens for all signals that are not ignored; for those, once the program has started.
     pub(super) fn start() -> Result<SignalForwarder, Failure> {
-        let ignored = ignored_signals("/proc/self/status");
+        let ignored = IgnoredSignals::of_process("self");
         let (ignored, handled): (Vec<i32>, Vec<i32>) =
-            FORWARDED.iter().map(|(number, ..)| *number).partition(|number| ignored & bit(*number) != 0);
+            FORWARDED.iter().map(|(number, ..)| *number).partition(|number| ignored.contain(*number));
         let listening = || "listening for signals";
         let mut signals = SignalsInfo::<WithOrigin>::new(handled).with_context(listening).map_err(Failure::Runtime)?;
         let handle = signals.handle();
@@ -161,8 +162,7 @@ fn forward(shared: &Arc<Mutex<State>>, origin: &Origin) {
         Some(pid) => {
             // A program started by a script's `&` ignores Ctrl-C's signal. This signal was sent
             // explicitly, so send SIGTERM instead.
-            let ignores =
-                is_ending && ignored_signals(&format!("/proc/{}/status", pid.as_raw_nonzero())) & bit(number) != 0;
+            let ignores = is_ending && IgnoredSignals::of_process(&pid.as_raw_nonzero().to_string()).contain(number);
             let _ = kill_process(pid, if ignores { Signal::TERM } else { signal });
             if is_ending && !std::mem::replace(&mut state.is_watched, true) {
                 warn_if_running(Arc::clone(shared), pid, number);
@@ -183,17 +183,4 @@ fn warn_if_running(shared: Arc<Mutex<State>>, pid: Pid, signal: i32) {
         }
     };
     let _ = thread::Builder::new().name("running-note".into()).spawn(print_note);
-}
-
-/// Bit of a signal in the kernel's signal sets.
-fn bit(signal: i32) -> u64 {
-    1 << (signal - 1)
-}
-
-/// Signals that the process with this status file ignores, as a bit set. `nohup` or a script's `&`
-/// sets them.
-fn ignored_signals(status: &str) -> u64 {
-    let status = std::fs::read_to_string(status).unwrap_or_default();
-    let field = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    field.and_then(|bits| u64::from_str_radix(bits.trim(), 16).ok()).unwrap_or(0)
 }
