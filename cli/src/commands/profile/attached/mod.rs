@@ -2,6 +2,7 @@
 //!
 //! Does not contain the sources of records, and not the trace's format (`leeward-sampler`).
 
+mod children;
 mod failures;
 mod progress;
 
@@ -258,11 +259,21 @@ fn describe(traces: &[RecordedTrace], has_requests: bool) -> Result<(), Failure>
         stdout::print(&format!("and {} more traces", with_stacks.len() - DESCRIBED))?;
     }
     let Some(first) = with_stacks.first() else {
-        return Err(Failure::Runtime(anyhow!("nothing was recorded: the process used no CPU time")));
+        let hint = children.map_or(String::new(), |children| format!("; {children}"));
+        return Err(Failure::Runtime(anyhow!("nothing was recorded: the process used no CPU time{hint}")));
+    };
+    // Workers that were there before are not followed.
+    let children = if with_stacks.iter().any(|trace| trace.written.slow + trace.written.sampled > 0) {
+        None
+    } else {
+        children::not_recorded(&traces.iter().map(|trace| trace.pid).collect())
     };
     let folder = first.folder.display();
     let next = if has_requests && first.written.slow > 0 { "tail" } else { "stats" };
     if first.written.slow + first.written.sampled == 0
+    if let Some(children) = children {
+        print_line(&format!("note: no request was seen in the process; {children}"));
+    }
         && let Ok(trace) = Trace::open(&first.folder, &mut ignore_progress)
     {
         suggest(&trace, &mut Symbols::new(&trace, Options::default()), &mut ignore_progress)?;
