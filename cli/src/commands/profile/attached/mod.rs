@@ -68,6 +68,9 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     hangup::stop_on_hangup(&interrupt);
     let mut recording = Recording::begin(args, processes, (disk, limit), keep)?;
+    let until = args.sampling.duration.as_deref().map_or("until Ctrl-C".into(), |span| format!("for {span}"));
+    let pids: Vec<String> = recording.recorder.processes().map(|pid| pid.to_string()).collect();
+    print_line(&format!("recording {} in {}, {until}", pids.join(", "), args.recording.out.display()));
     let end = duration.map(|duration| Instant::now() + Duration::from_nanos(duration.0));
     let recorded = recording.run(&interrupt, end);
     recording.finish(recorded)
@@ -258,22 +261,22 @@ fn describe(traces: &[RecordedTrace], has_requests: bool) -> Result<(), Failure>
     if with_stacks.len() > DESCRIBED {
         stdout::print(&format!("and {} more traces", with_stacks.len() - DESCRIBED))?;
     }
-    let Some(first) = with_stacks.first() else {
-        let hint = children.map_or(String::new(), |children| format!("; {children}"));
-        return Err(Failure::Runtime(anyhow!("nothing was recorded: the process used no CPU time{hint}")));
-    };
     // Workers that were there before are not followed.
     let children = if with_stacks.iter().any(|trace| trace.written.slow + trace.written.sampled > 0) {
         None
     } else {
         children::not_recorded(&traces.iter().map(|trace| trace.pid).collect())
     };
-    let folder = first.folder.display();
-    let next = if has_requests && first.written.slow > 0 { "tail" } else { "stats" };
-    if first.written.slow + first.written.sampled == 0
+    let Some(first) = with_stacks.first() else {
+        let hint = children.map_or(String::new(), |children| format!("; {children}"));
+        return Err(Failure::Runtime(anyhow!("nothing was recorded: the process used no CPU time{hint}")));
+    };
     if let Some(children) = children {
         print_line(&format!("note: no request was seen in the process; {children}"));
     }
+    let folder = first.folder.display();
+    let next = if has_requests && first.written.slow > 0 { "tail" } else { "stats" };
+    if first.written.slow + first.written.sampled == 0
         && let Ok(trace) = Trace::open(&first.folder, &mut ignore_progress)
     {
         suggest(&trace, &mut Symbols::new(&trace, Options::default()), &mut ignore_progress)?;
