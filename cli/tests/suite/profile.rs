@@ -74,6 +74,12 @@ fn every_subcommand_reads_a_trace() {
     assert!(stdout_of(&["profile", "stats", trace, "--by-caller"]).contains("from unknown"));
     assert!(stdout_of(&["profile", "stats", trace, "--per-request"]).contains("over 200 requests"));
 
+    for (percentile, columns) in [("99", "p50 p99 max"), ("90", "p50 p99 p90 max")] {
+        let table = stdout_of(&["profile", "stats", trace, "-p", percentile]);
+        let head: Vec<&str> = table.lines().next().unwrap_or_default().split_whitespace().collect();
+        assert!(head.join(" ").ends_with(&format!("total {columns}")), "{table}");
+    }
+
     let requests = json(&["profile", "requests", trace, "--json", "-n", "3"]);
     assert_eq!(requests["requests"], 200);
     assert_eq!(requests["slowest"][0]["latency"], 310_000);
@@ -212,12 +218,6 @@ fn the_recorded_program_inherits_ignored_signals() {
 }
 
 #[test]
-fn a_program_is_named_by_its_file_not_by_its_title() {
-    let folder = tempfile::tempdir().unwrap();
-    let module = Module {
-        id: 1,
-        flags: Module::PROGRAM,
-#[test]
 fn the_limit_of_a_files_size_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let trace = folder.path().join("trace");
@@ -234,6 +234,12 @@ fn the_limit_of_a_files_size_is_named() {
     assert!(out.contains("status 153"), "{out} {printed}");
 }
 
+#[test]
+fn a_program_is_named_by_its_file_not_by_its_title() {
+    let folder = tempfile::tempdir().unwrap();
+    let module = Module {
+        id: 1,
+        flags: Module::PROGRAM,
         loaded: 0,
         unloaded: None,
         bias: 0,

@@ -73,6 +73,8 @@ pub(super) fn stats(args: &StatsArgs) -> Result<(), Failure> {
 fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Option<u64>) -> String {
     let header = reading.trace.header();
     let wanted = format!("p{}", args.percentile);
+    // These two have columns anyway.
+    let is_extra = ![50.0, 99.0].contains(&args.percentile);
     // Spans of calls up to here say nothing.
     let least = if reading.is_sampled() && requests.is_none() { 2 * reading.trace.resolution() } else { 0 };
     let mut out = String::new();
@@ -90,30 +92,25 @@ fn text(reading: &OpenTrace, rows: &[StatsRow], args: &StatsArgs, requests: Opti
             ("p50", Align::Right),
             ("p99", Align::Right),
         ];
-        columns.extend([(wanted.as_str(), Align::Right), ("max", Align::Right)]);
+        columns.extend(is_extra.then_some((wanted.as_str(), Align::Right)));
+        columns.push(("max", Align::Right));
         let mut table = Table::new(&columns);
         for row in of {
             let small = |nanos: u64| if nanos <= least { "–".into() } else { format_nanos(nanos) };
-            table.row(vec![
+            let mut cells = vec![
                 truncate(&row_name(row)),
                 row.count.to_string(),
                 format_nanos(row.total),
                 small(row.p50),
                 small(row.p99),
-                small(row.wanted),
-                small(row.max),
-            ]);
+            ];
+            cells.extend(is_extra.then(|| small(row.wanted)));
+            cells.push(small(row.max));
+            table.row(cells);
             if let Some(caller) = &row.caller {
-                let empty = || String::new();
-                table.row(vec![
-                    truncate(&format!("  from {caller}")),
-                    empty(),
-                    empty(),
-                    empty(),
-                    empty(),
-                    empty(),
-                    empty(),
-                ]);
+                let mut cells = vec![truncate(&format!("  from {caller}"))];
+                cells.resize(columns.len(), String::new());
+                table.row(cells);
             }
         }
         out += &format!("{table}\n");
