@@ -208,7 +208,7 @@ pub(super) fn suggest(trace: &Trace, symbols: &mut Symbols, watch: &mut Progress
     let mut candidates = candidates(trace, symbols, watch).map_err(failure)?;
     if trace.header().engine == Engine::Samples {
         // A probe needs the name of a symbol.
-        candidates.retain(|one| !one.function.contains("+0x"));
+        candidates.retain(|one| !one.function.contains("+0x") && !one.function.starts_with('['));
         if candidates.is_empty() {
             return Ok(());
         }

@@ -75,6 +75,8 @@ impl Location {
 
     fn numbered(&self, offset: u64) -> String {
         match &self.module {
+            // The kernel's, without a file that offsets could be looked up in: `[vdso]`.
+            Some(module) if module.starts_with('[') => module.clone(),
             Some(module) => format!("{module}+{offset:#x}"),
             None => format!("{offset:#x}"),
         }
@@ -335,6 +337,12 @@ mod tests {
         let location = Location { module: None, offset: 0, start: None, frames: vec![frame] };
         assert_eq!(location.describe(), "parse at store.c:12");
         assert_eq!(location.definition(), "parse (function at store.c:12)");
+    }
+
+    #[test]
+    fn code_without_a_file_has_no_offsets() {
+        let location = |module: &str| Location { module: Some(module.into()), offset: 9, start: None, frames: vec![] };
+        assert_eq!([location("[vdso]").function(), location("nginx").raw()], ["[vdso]", "nginx+0x9"]);
     }
 
     #[test]
