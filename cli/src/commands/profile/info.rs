@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::args::InfoArgs;
 use super::control::is_recording;
-use super::read::OpenTrace;
+use super::read::{OpenTrace, without_path};
 use crate::failure::Failure;
 use crate::stdout::{self, sanitize};
 
@@ -38,8 +38,8 @@ pub(super) fn info(args: &InfoArgs) -> Result<(), Failure> {
         }
         text += "\nmodules\n";
         for (path, found) in survey.iter().take(LISTED_MAX) {
-            let found = found.as_ref().err().map_or("symbols and lines found".into(), |why| sanitize(why));
-            text += &format!("  {}: {found}\n", sanitize(path));
+            let found = found.as_ref().err().map_or("symbols and lines found", |why| without_path(path, why));
+            text += &format!("  {}: {}\n", sanitize(path), sanitize(found));
         }
         if survey.len() > LISTED_MAX {
             text += &format!("  and {} more\n", survey.len() - LISTED_MAX);

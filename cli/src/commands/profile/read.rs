@@ -70,7 +70,7 @@ impl OpenTrace {
     /// Warns on stderr about missing symbols.
     pub(super) fn warn_of_symbols(&self) {
         for (module, reason) in self.symbols.missing() {
-            let _ = writeln!(std::io::stderr(), "warning: symbols of {}: {}", sanitize(&module), sanitize(&reason));
+            print_line(&format!("warning: symbols of {module}: {}", without_path(&module, &reason)));
         }
     }
 
@@ -282,6 +282,13 @@ fn omitted(trace: &Trace, symbols: &mut Symbols) -> Vec<(String, OmittedFunction
     most.iter().map(|one| (symbols.location(one.function, time).function(), *one)).collect()
 }
 
+/// Returns the reason why symbols are missing without the path of the module, which it may begin
+/// with.
+pub(super) fn without_path<'a>(module: &str, reason: &'a str) -> &'a str {
+    let rest = reason.strip_prefix(module).filter(|rest| rest.starts_with([':', ' ']));
+    rest.map_or(reason, |rest| rest.trim_start_matches([':', ' ']))
+}
+
 /// Prints a line to stderr. Errors are ignored: stderr may be closed.
 pub(super) fn print_line(line: &str) {
     let _ = writeln!(std::io::stderr(), "{}", sanitize(line));
@@ -364,5 +371,18 @@ struct ClearOnDrop(ProgressBar);
 impl Drop for ClearOnDrop {
     fn drop(&mut self) {
         self.0.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_path;
+
+    #[test]
+    fn a_path_is_printed_once() {
+        assert_eq!(without_path("/bin/a", "/bin/a: no such file"), "no such file");
+        assert_eq!(without_path("/bin/a", "/debug/a has changed since"), "/debug/a has changed since");
+        assert_eq!(without_path("/bin/a", "/bin/a has changed since"), "has changed since");
+        assert_eq!(without_path("/bin/a", "/bin/ab: not a file"), "/bin/ab: not a file");
     }
 }
