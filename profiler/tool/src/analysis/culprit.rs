@@ -274,6 +274,7 @@ pub(super) fn culprit(
 
 fn describe(culprit: &Culprit, sampled: bool) -> String {
     let Culprit { function, slow, rest, explains, in_slow, in_rest, path, .. } = culprit;
+    let explains = explains.min(100.0);
     let of = |share: f64| percent((share * 10.0) as u64, 1000);
     let mut text = format!(
         "{explains:.0} % of the difference is in {function} with all that it calls: {} per request in the slowest, {} in the others ({} in {} of the slowest and {} of the others).",

@@ -37,7 +37,8 @@ pub struct Finding {
     pub slow: u64,
     /// Mean over the others.
     pub rest: u64,
-    /// Share of the difference in latency, in per cent.
+    /// Share of the difference in latency, in per cent; 100 at most, also where others spend more
+    /// on something else, or several threads work at once.
     pub explains: f64,
     /// Share of the slowest with this cause, in per cent.
     pub in_slow: f64,
@@ -240,7 +241,8 @@ pub(super) fn findings(
         if slow_mean <= rest_mean {
             continue;
         }
-        let explains = if difference > 0.0 { (slow_mean - rest_mean) as f64 * 100.0 / difference } else { 0.0 };
+        let explains =
+            if difference > 0.0 { ((slow_mean - rest_mean) as f64 * 100.0 / difference).min(100.0) } else { 0.0 };
         let (holders, objects) = holders(trace, symbols, pair.blame);
         let mut finding = Finding {
             of_machine: cause == descheduled,

@@ -130,3 +130,17 @@ fn the_slowest_requests_come_first_and_their_time_adds_up() {
         assert_eq!(slow.threads, ["worker (100)"]);
     }
 }
+
+#[test]
+fn no_cause_explains_more_than_all() {
+    // They do nothing of what the others do, and something else for longer than the difference.
+    let folder = with(|writer, id, start| {
+        request(writer, id, start, start + 20_000, |writer| {
+            writer.event(WORKER, start + 19_500, call(RARE, 19_000)).unwrap();
+        });
+    });
+    let tail = tail_of(folder.path());
+    let first = &tail.findings[0];
+    assert!(first.slow - first.rest > tail.slow_mean - tail.rest_mean, "{tail:#?}");
+    assert_eq!((&*first.cause, first.explains), (&*format!("in {RARE:#x}"), 100.0));
+}
