@@ -141,10 +141,11 @@ impl OpenTrace {
     pub(super) fn kept_note(&self) -> String {
         let Some(totals) = self.trace.request_totals().last() else { return String::new() };
         let RequestTotals { seen, slow, sampled, .. } = totals;
-        let text = format!(
-            "Of {seen} requests the {slow} slowest were recorded, and {sampled} of the others, which stand for all."
-        );
-        wrap(&text, 0, WIDTH)
+        let others = match sampled {
+            0 => "none of the others".into(),
+            sampled => format!("{sampled} of the others, which stand for all"),
+        };
+        wrap(&format!("Of {seen} requests the {slow} slowest were recorded, and {others}."), 0, WIDTH)
     }
 
     /// Returns the requested selection, or an error if nothing can be selected.

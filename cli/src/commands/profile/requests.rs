@@ -21,10 +21,12 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
     }
     reading.warn_of_symbols();
     let latencies = &found.latencies;
-    let at = |percent| latencies.percentile(percent);
+    let known = |nanos: u64| (nanos > 0).then_some(nanos);
+    let at = |percent| known(latencies.percentile(percent));
+    let describe = |percent| at(percent).map_or("unknown".into(), format_nanos);
     if args.source.json {
         let value = json!({
-            "requests": found.requests, "weighted": found.weighted, "unfinished": found.unfinished, "mean_ns": latencies.mean(),
+            "requests": found.requests, "weighted": found.weighted, "unfinished": found.unfinished, "mean_ns": at(0.0).map(|_| latencies.mean()),
             "p50_ns": at(50.0), "p99_ns": at(99.0), "p99.9_ns": at(99.9), "p99.99_ns": at(99.99), "max_ns": latencies.max(),
             "slowest": found.slowest, "missing": reading.missing,
         });
@@ -34,10 +36,10 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
         "{} {}: p50 {}, p99 {}, p99.9 {}, p99.99 {}, slowest {}",
         found.requests,
         reading.describe_requests(&args.what),
-        format_nanos(at(50.0)),
-        format_nanos(at(99.0)),
-        format_nanos(at(99.9)),
-        format_nanos(at(99.99)),
+        describe(50.0),
+        describe(99.0),
+        describe(99.9),
+        describe(99.99),
         format_nanos(latencies.max())
     );
     if found.unfinished > 0 {

@@ -40,7 +40,7 @@ pub struct RequestSummary {
     pub requests: u64,
     /// The trace holds all slow requests, but only some of the others, which stand for all.
     pub weighted: bool,
-    /// Their latencies.
+    /// Their latencies; 0 where none is known.
     pub latencies: Histogram,
     /// The slowest requests, the slowest first.
     pub slowest: Vec<SlowRequest>,
@@ -104,5 +104,6 @@ pub fn slowest(
     }
     let counted = weights.total().filter(|_| latencies.count() > 0);
     let requests = counted.unwrap_or(latencies.count());
+    latencies.record_many(0, weights.unknown());
     Ok(RequestSummary { requests, weighted: weights.are_uneven(), latencies, slowest, unfinished })
 }

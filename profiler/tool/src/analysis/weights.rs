@@ -23,8 +23,8 @@ struct Period {
 pub(crate) struct RequestWeights {
     /// In the order of time.
     periods: Vec<Period>,
-    /// All requests that ended, where the trace tells.
-    total: Option<u64>,
+    /// All requests that ended, and those of them that are in the trace, where it tells.
+    total: Option<(u64, u64)>,
 }
 
 impl RequestWeights {
@@ -33,7 +33,7 @@ impl RequestWeights {
     pub(crate) fn new(trace: &Trace, selection: &Selection) -> RequestWeights {
         match selection {
             Selection::Marked => {
-                let total = trace.all_requests().map(|totals| totals.seen);
+                let total = trace.all_requests().map(|totals| (totals.seen, totals.slow + totals.sampled));
                 RequestWeights { total, ..RequestWeights::from_totals(trace.request_totals()) }
             }
             Selection::CallsOf(_) => RequestWeights::default(),
@@ -70,7 +70,16 @@ impl RequestWeights {
     /// Returns how many requests ended, also those that are not in the trace; `None` if the trace
     /// does not tell.
     pub(crate) fn total(&self) -> Option<u64> {
-        self.total
+        self.total.map(|(seen, _)| seen)
+    }
+
+    /// Returns how many requests took less than a threshold, and none was recorded that stands for
+    /// them.
+    pub(crate) fn unknown(&self) -> u64 {
+        let is_known = self.periods.iter().any(|period| period.weight > 1);
+        // Without a threshold they may have taken long, and were lost.
+        let is_known = is_known || self.periods.iter().all(|period| period.threshold == 0);
+        self.total.filter(|_| !is_known).map_or(0, |(seen, recorded)| seen.saturating_sub(recorded))
     }
 
     /// Returns the period of a request, if it is one of so many.
@@ -80,9 +89,9 @@ impl RequestWeights {
         period.filter(|period| request.end.saturating_sub(request.start) < period.threshold)
     }
 
-    /// Returns whether some requests stand for others.
+    /// Returns whether some requests stand for others, or there are none for those.
     pub(crate) fn are_uneven(&self) -> bool {
-        self.periods.iter().any(|period| period.weight > 1)
+        self.periods.iter().any(|period| period.weight > 1) || self.unknown() > 0
     }
 }
 
@@ -129,5 +138,17 @@ mod tests {
         let weights = RequestWeights::from_totals(&[totals(1, 10, 0), totals(2, 23, 3), totals(3, 63, 9)]);
         let weight = |end| weights.weight(&request(end, 1));
         assert_eq!([weight(2), weight(3)], [8, 7]);
+    }
+    #[test]
+    fn requests_may_be_unknown_where_none_of_the_others_was_recorded() {
+        let totals =
+            |sampled| RequestTotals { time: 9, seen: 288, slow: 14, sampled, threshold: 70, ..Default::default() };
+        let weights = |sampled: u64| RequestWeights {
+            total: Some((288, 14 + sampled)),
+            ..RequestWeights::from_totals(&[totals(sampled)])
+        };
+        assert_eq!((weights(0).unknown(), weights(0).are_uneven()), (274, true));
+        assert_eq!((weights(2).unknown(), weights(2).are_uneven()), (0, true));
+        assert_eq!((weights(274).unknown(), weights(274).are_uneven()), (0, false));
     }
 }
