@@ -1,6 +1,6 @@
-//! `auto` where there is little room: an objective that the round trip nearly takes, a slow resource
-//! behind many cores, a client that stands for all. Each of these once left it a fraction of what
-//! the server can do.
+//! `auto` where there is little room: an objective that the round trip nearly takes, a slow
+//! resource behind many cores, a client that stands for all. Each of these once left it a fraction
+//! of what the server can do.
 
 use crate::common::run;
 use leeward_core::units::{Nanos, Rate};

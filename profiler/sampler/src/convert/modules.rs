@@ -365,6 +365,38 @@ mod tests {
         assert_eq!(modules.function(0x2100), 0x2100);
     }
 
+    #[test]
+    fn a_child_has_what_was_announced_before_it_was_forked() {
+        let mut parent = modules();
+        parent.map(&mapping(0x1000, 0x1000, 0, "/lib/a"), 1);
+        parent.announce_map(&mapping(0x4000, 0x1000, 0, "/lib/b"), 2);
+        let mut child = parent.inherited(Box::new(|_| None));
+        let paths = |modules: &mut Modules| -> Vec<String> {
+            modules.take_changed().into_iter().map(|module| module.path).collect()
+        };
+        assert_eq!(paths(&mut child), ["/lib/a", "/lib/b"]);
+        assert_eq!(paths(&mut parent), ["/lib/a"], "it is not converted yet");
+        parent.announce_execution(3);
+        parent.announce_map(&mapping(0x8000, 0x1000, 0, "/bin/other"), 3);
+        assert_eq!(paths(&mut parent.inherited(Box::new(|_| None))).last().unwrap(), "/bin/other");
+    }
+
+    #[test]
+    fn a_file_is_read_when_its_mapping_is_announced() {
+        let opened = std::rc::Rc::new(std::cell::Cell::new(0));
+        let count = std::rc::Rc::clone(&opened);
+        let open: OpenFile = Box::new(move |_| {
+            count.set(count.get() + 1);
+            File::open("/proc/self/exe").ok().filter(|_| count.get() == 1)
+        });
+        let mut modules = Modules::new("/bin/program", open);
+        modules.announce_map(&mapping(0x1000, 0x1000, 0, "/bin/program"), 1);
+        modules.map(&mapping(0x1000, 0x1000, 0, "/bin/program"), 1);
+        assert!(!modules.take_changed()[0].build_id.is_empty());
+        assert_eq!(opened.get(), 1, "it may be another file by now");
+        assert_eq!(modules.take_hidden().len(), 1, "no such file is at this path");
+    }
+
     proptest! {
         #[test]
         fn mappings_never_panic(all in prop::collection::vec((any::<u64>(), any::<u64>(), any::<u64>(), 0_usize..4), 0..40), address in any::<u64>()) {

@@ -378,3 +378,18 @@ fn files_of(process: Process) -> OpenFile {
         process.open_file(known.iter().find(is_it)?).ok()
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn an_earlier_trace_is_kept() {
+        let out = tempfile::tempdir().unwrap();
+        let folders: Vec<PathBuf> = (0..3).map(|_| new_folder(out.path(), 12).unwrap()).collect();
+        let names: Vec<_> = folders.iter().map(|folder| folder.file_name().unwrap().to_str().unwrap()).collect();
+        assert_eq!(names, ["12", "12-2", "12-3"]);
+        assert_eq!(fs::metadata(&folders[2]).unwrap().permissions().mode() & 0o777, 0o700);
+    }
+}

@@ -301,3 +301,51 @@ fn in_order([frame, stack, instruction]: [u64; 3]) -> Registers {
 fn in_order([frame, link, stack, instruction]: [u64; 4]) -> Registers {
     Registers { instruction, stack, frame, link }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stack(address: u64) -> Stack {
+        Arc::from([address])
+    }
+
+    #[test]
+    fn the_last_places_of_a_thread_have_their_stacks() {
+        let mut places = Places::default();
+        for key in 0..KNOWN_PLACES as u64 + 2 {
+            places.put(key, stack(key));
+        }
+        assert_eq!((places.stack(0), places.stack(1)), (None, None), "the oldest ones are forgotten");
+        assert_eq!(places.stack(2), Some(&stack(2)));
+        places.put(5, stack(50));
+        assert_eq!(places.stack(5), Some(&stack(50)), "the stack of a known place is renewed");
+        places.put(100, stack(100));
+        assert_eq!(places.stack(2), None);
+        assert_eq!(places.stacks.len(), KNOWN_PLACES);
+    }
+
+    #[test]
+    fn a_wait_without_a_stack_has_that_of_its_place_or_its_function() {
+        let mut translator = Translator::new(7, false, ModuleFiles::default());
+        translator.taken.entry(8).or_default().put(1, stack(0x10));
+        let origin = Origin { time: 9, process: 7, thread: 8, ..Origin::default() };
+        let mut stacks = |key: u64, marks: u64| {
+            let message: Vec<u8> =
+                [7 << 32 | 8, 5, key, marks, 0x99].iter().flat_map(|n: &u64| n.to_ne_bytes()).collect();
+            let mut found = Vec::new();
+            translator.wait(origin, &message, &mut |record| {
+                if let RecordKind::SwitchedOut { stack, .. } = record.kind {
+                    found.push(stack);
+                }
+            });
+            found
+        };
+        assert_eq!(stacks(1, 0), [Some(stack(0x10))]);
+        assert_eq!(stacks(2, 0), [Some(stack(0x99))]);
+        // Who lost the CPU is where it was seen last.
+        assert_eq!(stacks(2, 1), [None]);
+        // The begin of a wait with a stack was reported.
+        assert_eq!(stacks(2, 2), []);
+    }
+}

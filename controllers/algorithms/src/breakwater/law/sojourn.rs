@@ -180,9 +180,10 @@ impl SojournBound {
         self.bound.map(|bound| bound.saturating_sub(totals.in_server()) as i64)
     }
 
-    /// Lowers the smallest bound if so few requests are late, unless half as many are, too: to those
-    /// that are answered in half of the objective. If even these are late, no bound helps: then the
-    /// smallest one is a request for every second core again, as it is after a while in any case.
+    /// Lowers the smallest bound if so few requests are late, unless half as many are, too: to
+    /// those that are answered in half of the objective. If even these are late, no bound helps:
+    /// then the smallest one is a request for every second core again, as it is after a while in
+    /// any case.
     fn adjust_least(&mut self, memories: f64) {
         self.trial = (self.trial - memories).max(0.0);
         let (here, below) = (self.late_at_least, self.late_below);
