@@ -203,7 +203,8 @@ impl Pool {
         let new = slots.unwrap_or(UNBOUNDED);
         let (current, rejected) = (&self.slots[class].0, &self.without_slot[class]);
         if new != UNBOUNDED || current.load(Ordering::Relaxed) != UNBOUNDED {
-            current.store(new, Ordering::Relaxed);
+            // Not a plain store: it takes its turn among the changes of cores.
+            current.swap(new, Ordering::Relaxed);
         }
         if rejected.load(Ordering::Relaxed) == 0 { 0 } else { rejected.swap(0, Ordering::Relaxed).unsigned_abs() }
     }

@@ -2,7 +2,8 @@
 //!
 //! Where all calls are recorded, this is not the leaf in which the time is spent, but the function
 //! that the others do not call, with its path. Samples don't tell what others call: there it is the
-//! innermost function of the program that still contains the difference.
+//! innermost function of the program that still contains the difference. Where only what leads to
+//! every request contains it, the slowest have several causes, and it is the greatest of these.
 
 use std::collections::HashMap;
 
@@ -203,6 +204,8 @@ pub(super) fn culprit(
     const APART: f64 = 20.0;
     /// Share of the greatest difference that the innermost function still contains.
     const CONTAINED: f64 = 0.8;
+    /// A function says nothing if it is in the others as often as in such a part of the slowest.
+    const COMMON: f64 = 0.9;
     let difference = slow.mean().saturating_sub(rest.mean()) as f64;
     if difference <= 0.0 {
         return None;
@@ -237,17 +240,22 @@ pub(super) fn culprit(
     // Several functions may have the same name, such as `(anonymous)`.
     let most = all.iter().map(|(_, one)| one.explains.min(100.0)).fold(0.0, f64::max);
     // A sample falls into few of the short requests: their calls are not known.
+    let outermost = |least: f64| {
+        let found = all.iter().filter(|(_, one)| score(one) >= least);
+        found.min_by(|a, b| (a.0, &a.1.function).cmp(&(b.0, &b.1.function)))
+    };
+    let innermost = |is_meant: &dyn Fn(&Culprit) -> bool| {
+        let found = all.iter().filter(|(_, one)| is_meant(one));
+        found.max_by(|a, b| (a.0, &b.1.function).cmp(&(b.0, &a.1.function)))
+    };
     let (_, mut chosen) = if best > 0.0 && !sampled {
-        all.iter()
-            .filter(|(_, one)| score(one) >= 0.95 * best)
-            .min_by(|a, b| (a.0, &a.1.function).cmp(&(b.0, &b.1.function)))?
-            .clone()
+        outermost(0.95 * best)?.clone()
     } else {
         // All requests call the same functions: the innermost that still contains the difference.
-        all.iter()
-            .filter(|(_, one)| one.explains >= CONTAINED * most)
-            .max_by(|a, b| (a.0, &b.1.function).cmp(&(b.0, &a.1.function)))?
-            .clone()
+        let whole = innermost(&|one| one.explains >= CONTAINED * most)?;
+        let is_common = whole.1.in_rest >= COMMON * whole.1.in_slow;
+        let part = innermost(&|one| is_common && best > 0.0 && score(one) >= 0.95 * best);
+        part.unwrap_or(whole).clone()
     };
     let mut place = heaviest[&chosen.function].1;
     if sampled {

@@ -52,6 +52,18 @@ fn feed(
     threshold: u64,
     from: u64,
 ) -> u64 {
+    feed_causes(converter, requests, every, |_| RARE, threshold, from)
+}
+
+/// The same with causes of their own, by the number of the slow request.
+fn feed_causes(
+    converter: &mut Converter,
+    requests: std::ops::RangeInclusive<u64>,
+    every: u64,
+    rare: impl Fn(u64) -> u64,
+    threshold: u64,
+    from: u64,
+) -> u64 {
     let mut now = from;
     for id in requests {
         let is_slow = id % every == 0;
@@ -59,7 +71,7 @@ fn feed(
         let end = start + if is_slow { 20 * MS } else { 2 * MS };
         let mut at = start + MS / 3;
         while at < end {
-            let inner = if is_slow && at > start + MS { RARE } else { PARSE };
+            let inner = if is_slow && at > start + MS { rare(id / every) } else { PARSE };
             converter.record(sample(at, &[MAIN, HANDLE, inner])).unwrap();
             at += MS;
         }
@@ -99,6 +111,18 @@ fn a_planted_slow_function_is_the_culprit() {
     assert_eq!(culprit.function, format!("{RARE:#x}"));
     assert!(culprit.explains > 95.0 && culprit.in_rest == 0.0, "{culprit:?}");
     assert!(tail.findings[0].cause == format!("in {RARE:#x}") && tail.findings[0].explains > 95.0);
+}
+
+#[test]
+fn of_several_causes_the_greatest_is_named_and_not_what_leads_to_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut converter = converter(folder.path(), None);
+    let now = feed_causes(&mut converter, 1..=2_000, 100, |number| RARE + number % 3 * 0x1_0000, 0, MS);
+    converter.finish(now, 0).unwrap();
+    let culprit = tail_of(folder.path()).culprit.unwrap();
+    assert!((20.0..50.0).contains(&culprit.explains), "{culprit:?}");
+    assert_eq!(culprit.path.last(), Some(&culprit.function));
+    assert!(culprit.function.ends_with("4000") && culprit.in_rest < 1.0, "{culprit:?}");
 }
 
 #[test]
