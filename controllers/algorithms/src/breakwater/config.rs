@@ -184,15 +184,14 @@ impl Config {
     pub fn read(signal: PoolSignal, params: &Params, environment: &Environment) -> Result<Config, ParamError> {
         let version = Version::read(params);
         let on = |name| params.choice(name, "on") == "on";
+        // What the round trip leaves of the objective. Where that is little, the paper's shares of
+        // the objective would be longer. Where it is hardly anything, nothing can be in time.
+        let left = match signal {
+            PoolSignal::Auto => environment.slo.saturating_sub(environment.rtt).max(environment.slo / 8),
+            PoolSignal::Delay | PoolSignal::Efficiency => Nanos::MAX,
+        };
         // Breakwater §5.1: d_t = 40 % of SLO. Never zero: the pool's law divides by it.
-        let (mut default_target, mut default_aqm) = (environment.slo.scale(0.4).max(Nanos(1)), Nanos::MAX);
-        // With a round trip that is a good part of the objective, these would find requests late
-        // that have not waited for long. If it is nearly all of it, nothing can be in time.
-        let in_server = environment.slo.saturating_sub(environment.rtt).max(environment.slo / 8);
-        if signal == PoolSignal::Auto {
-            default_target = default_target.min(in_server.scale(0.5).max(Nanos(1)));
-            default_aqm = in_server.scale(0.9).max(default_target);
-        }
+        let default_target = environment.slo.scale(0.4).min(left.scale(0.5)).max(Nanos(1));
         let target = params.duration("target", default_target);
         if params.is_set("target") && target >= environment.slo {
             return Err(ParamError::Conflict(format!(
@@ -201,7 +200,7 @@ impl Config {
             )));
         }
         // Breakwater §5.1: 2·d_t
-        let aqm_threshold = params.duration("aqm_threshold", (target * 2).min(default_aqm.max(target)));
+        let aqm_threshold = params.duration("aqm_threshold", (target * 2).min(left.scale(0.9).max(target)));
         if aqm_threshold < target {
             return Err(ParamError::Conflict(format!(
                 "`aqm_threshold` ({aqm_threshold}) must not be below `target` ({target})"
@@ -223,7 +222,6 @@ impl Config {
         // the objective that the delay target leaves.
         let client_delay =
             if version.is_published() { PUBLISHED_CLIENT_DELAY } else { environment.slo.saturating_sub(target) };
-        let client_delay = if signal == PoolSignal::Auto { client_delay.min(in_server) } else { client_delay };
         Ok(Config {
             version,
             credits: on("credits"),
@@ -262,7 +260,7 @@ impl Config {
             initial_pool: params.count("initial_pool", min_pool.into()).max(min_pool.into()) as u32,
             allocator_aware,
             downstream_overcommit: params.number("downstream_overcommit", 0.25),
-            client: client_config(params, client_delay),
+            client: client_config(params, client_delay.min(left)),
         })
     }
 }

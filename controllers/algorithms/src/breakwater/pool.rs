@@ -14,7 +14,7 @@ pub struct Pool {
     sessions: CachePadded<AtomicI64>,
     /// Whether a session waits for a credit and none is available: 0 or 1.
     unmet_demand: CachePadded<AtomicI64>,
-    /// Requests of each class that may still enter before the next tick, or [`UNBOUNDED`].
+    /// Requests of each class that may still enter while none leaves, or [`UNBOUNDED`].
     slots: [CachePadded<AtomicI64>; CLASSES],
     /// Requests of each class that found no slot since the last tick.
     without_slot: [AtomicI64; CLASSES],

@@ -1,19 +1,13 @@
 //! Bottlenecks outside of the server's queues: a disk, a downstream server, pauses, a quota. Checks
 //! their cost and the accounting.
 
-use crate::common::run;
+use crate::common::{disk, run};
 use leeward_core::units::{Nanos, Rate};
 use leeward_sim::config::{
     Application, LockKind, LockModel, LockPolicy, MethodVisibility, Path, Pauses, Quota, SimConfig, SlowPeriod, Step,
 };
 use leeward_sim::rng::{Purpose, Rng};
 use leeward_sim::service_time::ServiceTime;
-
-/// A tenth of the work, then the disk, then another tenth.
-fn disk() -> Application {
-    let steps = vec![Step::Work(0.1), Step::Acquire(0), Step::Wait(0.8), Step::Release(0), Step::Work(0.1)];
-    Application { locks: vec!["disk".into()], paths: vec![Path { share: 1.0, steps }] }
-}
 
 fn config(rate: f64) -> SimConfig {
     let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(100)), 1.0);

@@ -2,9 +2,9 @@
 //! resource behind many cores, a client that stands for all. Each of these once left it a fraction
 //! of what the server can do.
 
-use crate::common::run;
+use crate::common::{disk, run};
 use leeward_core::units::{Nanos, Rate};
-use leeward_sim::config::{Application, Path, Segment, SimConfig, Step};
+use leeward_sim::config::{Segment, SimConfig};
 use leeward_sim::service_time::ServiceTime;
 
 /// Requests in time, per second.
@@ -46,12 +46,10 @@ fn an_overload_that_ends_leaves_nothing_behind() {
 /// All requests wait for a disk of 80 us, which does 12,500 a second.
 #[test]
 fn a_disk_may_stand_behind_many_cores() {
-    let steps = vec![Step::Work(0.1), Step::Acquire(0), Step::Wait(0.8), Step::Release(0), Step::Work(0.1)];
     for cores in [10, 32, 64] {
         let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(100)), 1.0);
         config.server.cores = cores;
-        config.application =
-            Application { locks: vec!["disk".into()], paths: vec![Path { share: 1.0, steps: steps.clone() }] };
+        config.application = disk();
         config.workload.demand[0].rate = Rate(100_000.0);
         (config.warmup, config.duration) = (Nanos::from_secs(2), Nanos::from_secs(4));
         let served = in_time(&config, "auto");
@@ -74,10 +72,9 @@ fn one_client_may_stand_for_all() {
 /// A resource of 1.6 us, taken by each request between two pieces of work on the only core.
 #[test]
 fn a_resource_may_be_as_short_as_the_core() {
-    let steps = vec![Step::Work(0.1), Step::Acquire(0), Step::Wait(0.8), Step::Release(0), Step::Work(0.1)];
     let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(2)), 1.0);
     config.server.cores = 1;
-    config.application = Application { locks: vec!["resource".into()], paths: vec![Path { share: 1.0, steps }] };
+    config.application = disk();
     (config.network.rtt, config.slo) = (Nanos::from_micros(10), Nanos::from_micros(60));
     config.workload.clients = 3_000;
     config.workload.demand[0].rate = Rate(797_000.0);

@@ -49,7 +49,7 @@ impl CopiedFiles {
             return Err(failed(&format!("the limit is {} MB for all", BYTES >> 20)));
         }
         self.bytes += about.len();
-        let mut file = file;
+        let mut file = &*file;
         let mut copy = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&target).map_err(by_kernel)?;
         let copied = file.rewind().and_then(|()| io::copy(&mut file.take(about.len()), &mut copy));
         if let Err(error) = copied {
@@ -71,7 +71,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = folder.path().join("program");
         fs::write(&source, "code").unwrap();
-        let hidden = || vec![HiddenFile { path: "/srv/bin/program".into(), file: File::open(&source).unwrap() }];
+        let hidden = || vec![HiddenFile { path: "/srv/bin/program".into(), file: File::open(&source).unwrap().into() }];
         let mut copied = CopiedFiles::default();
         for trace in ["1", "2"] {
             assert_eq!(copied.put(&folder.path().join(trace), hidden()), [""; 0]);
@@ -88,7 +88,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let source = File::create_new(folder.path().join("huge")).unwrap();
         source.set_len(BYTES + 1).unwrap();
-        let files = vec![HiddenFile { path: "/huge".into(), file: source }];
+        let files = vec![HiddenFile { path: "/huge".into(), file: source.into() }];
         let said = CopiedFiles::default().put(folder.path(), files);
         assert!(said.len() == 1 && said[0].contains("/huge") && said[0].contains("512 MB"), "{said:?}");
     }

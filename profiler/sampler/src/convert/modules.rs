@@ -60,12 +60,12 @@ enum Change {
 }
 
 /// An open file that a reader would not find at its path.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct HiddenFile {
     /// Path in the process.
     pub path: Box<str>,
-    /// The file.
-    pub file: File,
+    /// The file, which a process has in common with its children.
+    pub file: Arc<File>,
 }
 
 #[derive(Clone)]
@@ -107,7 +107,7 @@ impl Modules {
             functions: HashMap::new(),
             changed: (0..self.modules.len()).filter(|index| self.modules[*index].module.unloaded.is_none()).collect(),
             announced: self.announced.clone(),
-            hidden: self.hidden.iter().filter_map(HiddenFile::again).collect(),
+            hidden: self.hidden.clone(),
         };
         while let Some(change) = child.announced.front().cloned() {
             match change {
@@ -263,7 +263,7 @@ impl Modules {
         let Some(file) = (self.open)(mapping) else { return Arc::default() };
         let is_hidden = !is_at(&file, path) && self.hidden.iter().all(|hidden| &*hidden.path != path);
         let hidden = if is_hidden && self.hidden.len() < HIDDEN { file.try_clone().ok() } else { None };
-        self.hidden.extend(hidden.map(|file| HiddenFile { path: path.into(), file }));
+        self.hidden.extend(hidden.map(|file| HiddenFile { path: path.into(), file: Arc::new(file) }));
         let code = ElfCode::read(file);
         let known = self.modules.iter().map(|mapped| (&*mapped.module.path, &mapped.code));
         let announced = self.announced.iter().filter_map(|change| match change {
@@ -288,12 +288,6 @@ impl Modules {
             }
             self.functions.clear();
         }
-    }
-}
-
-impl HiddenFile {
-    fn again(&self) -> Option<HiddenFile> {
-        Some(HiddenFile { path: self.path.clone(), file: self.file.try_clone().ok()? })
     }
 }
 

@@ -281,10 +281,8 @@ impl Recorder {
     }
 
     fn fork(&mut self, parent: u32, child: u32) -> Result<(), RecorderError> {
-        if !self.config.children || self.processes.contains_key(&child) {
-            return Ok(());
-        }
-        if !self.processes.contains_key(&parent) {
+        let is_known = |process| self.processes.contains_key(&process);
+        if !self.config.children || is_known(child) || !is_known(parent) {
             return Ok(());
         }
         if self.processes.len() >= PROCESSES {
@@ -348,12 +346,12 @@ impl Recorder {
 }
 
 /// Makes a folder for a trace, named after its process. An earlier trace is kept: a number is
-/// added.
+/// added, as by the run-time.
 fn new_folder(out: &Path, pid: u32) -> io::Result<PathBuf> {
     fs::create_dir_all(out)?;
     let mut number = 1;
     loop {
-        let name = if number == 1 { pid.to_string() } else { format!("{pid}-{number}") };
+        let name = if number == 1 { pid.to_string() } else { format!("{pid}.{number}") };
         let folder = out.join(name);
         match DirBuilder::new().mode(0o700).create(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && number < FOLDERS => number += 1,
@@ -389,7 +387,7 @@ mod tests {
         let out = tempfile::tempdir().unwrap();
         let folders: Vec<PathBuf> = (0..3).map(|_| new_folder(out.path(), 12).unwrap()).collect();
         let names: Vec<_> = folders.iter().map(|folder| folder.file_name().unwrap().to_str().unwrap()).collect();
-        assert_eq!(names, ["12", "12-2", "12-3"]);
+        assert_eq!(names, ["12", "12.2", "12.3"]);
         assert_eq!(fs::metadata(&folders[2]).unwrap().permissions().mode() & 0o777, 0o700);
     }
 }

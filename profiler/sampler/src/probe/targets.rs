@@ -227,7 +227,7 @@ impl Targets {
 }
 
 /// Returns device and inode of our namespace of processes, unless it is the machine's.
-fn namespace() -> io::Result<Option<(u64, u64)>> {
+pub(crate) fn namespace() -> io::Result<Option<(u64, u64)>> {
     let file = std::fs::metadata("/proc/self/ns/pid")?;
     Ok((file.ino() != FIRST_NAMESPACE).then(|| (file.dev(), file.ino())))
 }

@@ -22,9 +22,6 @@ const MAX_THREADS: usize = 1 << 22;
 /// Flag of the kernel's own threads, in `/proc/PID/stat`.
 const KERNEL_THREAD: u32 = 0x0020_0000;
 
-/// Inode of the first namespace of process ids, fixed by the kernel.
-const FIRST_PID_NAMESPACE: u64 = 0xEFFF_FFFC;
-
 /// A thread of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
@@ -233,12 +230,6 @@ pub fn open_mapped_file(pid: u32, mapped: &ExecutableMapping) -> io::Result<File
         let is_same = file.metadata()?.ino() == mapped.inode;
         if is_same { Ok(file) } else { Err(io::ErrorKind::NotFound.into()) }
     })
-}
-
-/// Returns true if the recorder is in the machine's first namespace of process ids, so that it sees
-/// the ids that the kernel uses.
-pub fn is_first_pid_namespace() -> bool {
-    std::fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == FIRST_PID_NAMESPACE)
 }
 
 fn failure(pid: u32, error: ProcError) -> SourceError {

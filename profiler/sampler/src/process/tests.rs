@@ -63,7 +63,7 @@ fn a_thread_is_no_process() {
 #[test]
 fn threads_of_the_kernel_are_refused() {
     // The kernel's thread daemon has this id unless this is a container.
-    if is_first_pid_namespace() {
+    if crate::probe::targets::namespace().unwrap().is_none() {
         let error = Process::open(2).unwrap_err().to_string();
         assert!(error.contains("thread of the kernel"), "{error}");
     }

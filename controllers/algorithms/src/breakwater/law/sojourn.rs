@@ -195,7 +195,7 @@ impl SojournBound {
             // Nearly all late: a few responses tell.
             let is_late = is_late || (here.memories >= KNOWN_MEMORIES && here.share > 0.9);
             if is_late || is_over {
-                self.least = self.most();
+                self.least = self.usual_least();
                 if is_late {
                     self.trial = TRIAL_MEMORIES;
                 } else {
@@ -210,13 +210,13 @@ impl SojournBound {
         }
     }
 
-    /// A request for every second core.
-    fn most(&self) -> u64 {
+    /// The smallest bound unless it is lowered: a request for every second core.
+    fn usual_least(&self) -> u64 {
         (self.cores / 2).max(1)
     }
 
     fn is_lowered(&self) -> bool {
-        self.least < self.most()
+        self.least < self.usual_least()
     }
 
     /// Moves the part towards the value at which nearly all requests are just in time. Sojourn

@@ -8,7 +8,7 @@ pub(crate) mod scenario;
 pub(crate) mod tier;
 
 use leeward_core::units::Nanos;
-use leeward_sim::config::{Arrivals, FirstServer, Replicas};
+use leeward_sim::config::{Application, Arrivals, FirstServer, Path, Replicas, Step};
 use leeward_sim::graph::model::{CallPolicy, Graph};
 use leeward_sim::service_time::ServiceTime;
 use leeward_sim::{RunOutcome, SimConfig, simulate};
@@ -20,6 +20,13 @@ pub(crate) fn run(config: &SimConfig, controller: &str) -> RunOutcome {
     let outcome = simulate(config, algorithm, &algorithm.params(&[]).unwrap()).unwrap();
     assert!(outcome.violations.is_empty(), "{controller}: {:?}", outcome.violations);
     outcome
+}
+
+/// Requests that all need a resource outside of the cores: a tenth of the work, then the disk, then
+/// another tenth.
+pub(crate) fn disk() -> Application {
+    let steps = vec![Step::Work(0.1), Step::Acquire(0), Step::Wait(0.8), Step::Release(0), Step::Work(0.1)];
+    Application { locks: vec!["disk".into()], paths: vec![Path { share: 1.0, steps }] }
 }
 
 /// A configuration of each kind of simulated plant: a server, replicas, a graph and a tier.
