@@ -348,7 +348,10 @@ impl Recorder {
 /// Makes a folder for a trace, named after its process. An earlier trace is kept: a number is
 /// added, as by the run-time.
 fn new_folder(out: &Path, pid: u32) -> io::Result<PathBuf> {
-    fs::create_dir_all(out)?;
+    fs::create_dir_all(out).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => io::ErrorKind::NotADirectory.into(),
+        _ => error,
+    })?;
     let mut number = 1;
     loop {
         let name = if number == 1 { pid.to_string() } else { format!("{pid}.{number}") };
@@ -388,6 +391,9 @@ mod tests {
         let folders: Vec<PathBuf> = (0..3).map(|_| new_folder(out.path(), 12).unwrap()).collect();
         let names: Vec<_> = folders.iter().map(|folder| folder.file_name().unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["12", "12.2", "12.3"]);
+        fs::write(out.path().join("file"), "").unwrap();
+        let error = new_folder(&out.path().join("file"), 12).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotADirectory);
         assert_eq!(fs::metadata(&folders[2]).unwrap().permissions().mode() & 0o777, 0o700);
     }
 }

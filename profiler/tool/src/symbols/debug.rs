@@ -32,10 +32,11 @@ struct Candidate {
 }
 
 fn examine(path: &Path) -> Result<Candidate, String> {
-    let file = File::open(path).map_err(|error| error.to_string())?;
-    if !file.metadata().is_ok_and(|meta| meta.is_file()) {
+    // Before it is opened: to open a pipe would wait for who writes into it.
+    if !std::fs::metadata(path).map_err(|error| error.to_string())?.is_file() {
         return Err("not a file".into());
     }
+    let file = File::open(path).map_err(|error| error.to_string())?;
     let cache = ReadCache::new(PagedFile::new(file));
     let object = object::File::parse(&cache).map_err(|error| error.to_string())?;
     let build_id = object.build_id().ok().flatten().unwrap_or_default().to_vec();
@@ -130,4 +131,17 @@ pub(super) fn inlined_functions(lines: &Loader, from: u64, to: u64) -> Vec<Strin
         }
     }
     names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pipe_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("program");
+        assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        assert_eq!(examine(&pipe).err().as_deref(), Some("not a file"));
+    }
 }
