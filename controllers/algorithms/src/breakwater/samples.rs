@@ -31,10 +31,14 @@ struct CoreCounters {
     grant_nanos: AtomicU64,
     /// Requests whose session closed before the response. Their class is unknown.
     lost: AtomicU64,
-    /// Requests that waited for a core for nearly as long as AQM allows. Their class is unknown at
-    /// the execution.
-    long_waits: AtomicU64,
+    /// Time for which executed requests waited for a core, and the requests that these waits made
+    /// late, in parts of [`WHOLE`]. Their class is unknown at the execution.
+    waited_nanos: AtomicU64,
+    late_by_wait: AtomicU64,
 }
+
+/// Parts in which requests are counted that a wait made late.
+pub(super) const WHOLE: u64 = 256;
 
 /// Counts of the requests of one class.
 #[derive(Debug, Default)]
@@ -57,6 +61,8 @@ pub(super) struct Samples {
     percentiles: CachePadded<[AtomicU64; CLASSES]>,
     /// The same time as reported to clients; zero for no report.
     client_percentile: CachePadded<AtomicU64>,
+    /// Mean time in the server without the wait for a core, ns; zero if not known.
+    mean_rest: CachePadded<AtomicU64>,
 }
 
 /// Sums over all cores since the start, or between two moments.
@@ -78,8 +84,10 @@ pub(super) struct Totals {
     pub(super) late: u64,
     /// Responses above the class's percentile ([`Samples::set_percentile`]).
     pub(super) above_percentile: u64,
-    /// Requests that waited for a core for nearly as long as AQM allows.
-    pub(super) long_waits: u64,
+    /// Time for which executed requests waited for a core.
+    pub(super) waited_nanos: u64,
+    /// Requests that waits for a core made late, in parts of [`WHOLE`].
+    pub(super) late_by_wait: u64,
 }
 
 impl Samples {
@@ -89,7 +97,13 @@ impl Samples {
             classes: CachePadded(AtomicU64::new(1)),
             percentiles: CachePadded(std::array::from_fn(|_| AtomicU64::new(0))),
             client_percentile: CachePadded(AtomicU64::new(0)),
+            mean_rest: CachePadded(AtomicU64::new(0)),
         }
+    }
+
+    /// Sets the mean time in the server without the wait for a core, for the cores.
+    pub(super) fn set_mean_rest(&self, mean: Nanos) {
+        write(&self.mean_rest.0, mean.0);
     }
 
     /// Sets the sojourn time of nearly all requests of a class, for the cores.
@@ -122,7 +136,8 @@ impl Samples {
                 departures: read(&line.lost),
                 grants: read(&line.grants),
                 grant_nanos: read(&line.grant_nanos),
-                long_waits: read(&line.long_waits),
+                waited_nanos: read(&line.waited_nanos),
+                late_by_wait: read(&line.late_by_wait),
                 ..Totals::default()
             });
         }
@@ -162,7 +177,8 @@ impl Totals {
             served_nanos: self.served_nanos.wrapping_add(other.served_nanos),
             late: self.late.wrapping_add(other.late),
             above_percentile: self.above_percentile.wrapping_add(other.above_percentile),
-            long_waits: self.long_waits.wrapping_add(other.long_waits),
+            waited_nanos: self.waited_nanos.wrapping_add(other.waited_nanos),
+            late_by_wait: self.late_by_wait.wrapping_add(other.late_by_wait),
         }
     }
 
@@ -176,7 +192,8 @@ impl Totals {
             served_nanos: self.served_nanos.wrapping_sub(earlier.served_nanos),
             late: self.late.wrapping_sub(earlier.late),
             above_percentile: self.above_percentile.wrapping_sub(earlier.above_percentile),
-            long_waits: self.long_waits.wrapping_sub(earlier.long_waits),
+            waited_nanos: self.waited_nanos.wrapping_sub(earlier.waited_nanos),
+            late_by_wait: self.late_by_wait.wrapping_sub(earlier.late_by_wait),
         }
     }
 
@@ -184,6 +201,11 @@ impl Totals {
     /// wrong.
     pub(super) fn in_server(&self) -> u64 {
         (self.received.wrapping_sub(self.departures) as i64).max(0) as u64
+    }
+
+    /// Requests that waits for a core made late.
+    pub(super) fn late_by_wait(&self) -> f64 {
+        self.late_by_wait as f64 / WHOLE as f64
     }
 
     /// Mean time from a request's departure at its client to its response: the network's round trip
@@ -237,6 +259,11 @@ impl Sampler {
         Nanos(self.samples.client_percentile.0.load(Ordering::Relaxed))
     }
 
+    /// Mean time in the server without the wait for a core; zero if not known.
+    pub(super) fn mean_rest(&self) -> Nanos {
+        Nanos(self.samples.mean_rest.0.load(Ordering::Relaxed))
+    }
+
     /// Counts an arrival.
     pub(super) fn record_arrival(&self, method: Method) {
         let class = class_of(method);
@@ -259,13 +286,16 @@ impl Sampler {
         }
     }
 
-    /// Counts an executed request that waited for a core for `delay`.
+    /// Counts an executed request that waited for a core for `delay`, and by how much that wait
+    /// makes it likelier to be late. Nothing is known of the rest of its time but the mean; it
+    /// counts as spread evenly from zero to twice that.
     pub(super) fn record_wait(&self, delay: Nanos) {
-        if delay > self.long_wait
-            && let Some(line) = self.counters()
-        {
-            add(&line.long_waits, 1);
-        }
+        let Some(line) = self.counters().filter(|_| delay > Nanos::ZERO) else { return };
+        add(&line.waited_nanos, delay.0);
+        let longest = self.mean_rest().0.saturating_mul(2);
+        let more = delay.0.saturating_sub(self.deadline.0.saturating_sub(longest));
+        let late = if delay > self.long_wait { WHOLE } else { (more * WHOLE).checked_div(longest).unwrap_or(0) };
+        add(&line.late_by_wait, late.min(WHOLE));
     }
 
     /// Counts a closed session's pending requests, which will get no response.
@@ -348,10 +378,19 @@ mod tests {
     }
 
     #[test]
-    fn only_long_waits_are_counted() {
+    fn a_wait_counts_by_how_much_likelier_it_makes_a_late_response() {
         let (samples, sampler) = sampler();
-        [0, 139, 140, 141, 200].into_iter().for_each(|us| sampler.record_wait(Nanos::from_micros(us)));
-        assert_eq!(samples.totals().long_waits, 2);
+        let count = |us| {
+            let before = samples.totals();
+            sampler.record_wait(Nanos::from_micros(us));
+            samples.totals().since(&before).late_by_wait()
+        };
+        assert_eq!([0, 139, 140, 141, 200].map(count), [0.0, 0.0, 0.0, 1.0, 1.0]);
+        samples.set_mean_rest(Nanos::from_micros(50));
+        assert_eq!([0, 90, 115, 140, 141].map(count), [0.0, 0.0, 0.25, 0.5, 1.0], "the rest: up to 100 us");
+        samples.set_mean_rest(Nanos::from_micros(1_000));
+        assert_eq!([0, 125, 141].map(count), [0.0, 0.0625, 1.0], "nearly all are late without a wait");
+        assert_eq!(samples.totals().waited_nanos, (139 + 140 + 141 + 200 + 90 + 115 + 140 + 141 + 125 + 141) * 1_000);
     }
 
     #[test]

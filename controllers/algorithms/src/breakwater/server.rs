@@ -101,6 +101,7 @@ pub struct Core {
     /// `Nanos::MAX` when AQM is off, so that no delay reaches it.
     aqm_threshold: Nanos,
     stale: Nanos,
+    target: Nanos,
     /// Delay from which a request can't be answered in time, however many cores are granted.
     deadline: Nanos,
     window_limit: WindowLimit,
@@ -122,6 +123,7 @@ impl Core {
             demand: config.demand,
             aqm_threshold: if config.aqm { config.aqm_threshold } else { Nanos::MAX },
             stale: if config.aqm { config.stale } else { Nanos::MAX },
+            target: config.target,
             deadline: config.deadline,
             window_limit: WindowLimit::new(config),
             cores: environment.cores.into(),
@@ -135,6 +137,15 @@ impl Core {
     fn judge(&self, delay: Nanos, threshold: Nanos) -> Verdict {
         let is_over = delay >= threshold && (delay >= self.deadline || !self.pool.allows_backlog());
         if is_over && self.pool.is_overload_detected() { Verdict::Reject(RejectReason::Delay) } else { Verdict::Admit }
+    }
+
+    /// Wait from which a request whose turn comes is dropped: with a signal that knows how long
+    /// requests take besides, most of those that waited longer would be late.
+    fn longest_wait(&self) -> Nanos {
+        match self.sampler.as_ref().map_or(Nanos::ZERO, Sampler::mean_rest) {
+            Nanos::ZERO => self.stale,
+            rest => self.stale.min(self.deadline.saturating_sub(rest).max(self.target)),
+        }
     }
 
     /// Sets a session's window and keeps `c_issued` the sum of all windows.
@@ -302,7 +313,7 @@ impl Admission for Core {
     }
 
     fn on_dequeue(&mut self, waited: Nanos) -> Verdict {
-        let verdict = self.judge(waited, self.stale);
+        let verdict = self.judge(waited, self.longest_wait());
         if let (Verdict::Admit, Some(sampler)) = (&verdict, &self.sampler) {
             sampler.record_wait(waited);
         }

@@ -46,6 +46,8 @@ enum Bottleneck {
     OneLock,
     /// Two locks; each request takes one of them for all of its work.
     TwoLocks,
+    /// A disk that serves one after the other, for which every request waits without a core.
+    Disk,
     /// Cores under an allocator.
     Allocator,
 }
@@ -60,13 +62,14 @@ pub(super) fn scenario_text(seed: u64) -> String {
     let rng = &mut Rng::new(seed, Purpose::Data);
     let mean = choose(rng, &[1.0, 5.0, 10.0, 20.0, 50.0, 100.0]);
     let shape = choose(rng, &[Constant, Exponential, Exponential, LogNormal, Bimodal]);
-    let cores = choose(rng, &[1.0, 2.0, 4.0, 8.0, 16.0]);
-    let clients = choose(rng, &[10, 50, 100, 500, 1_000]);
-    let rtt = choose(rng, &[5.0, 10.0, 20.0, 50.0, 100.0]);
-    let patience = choose(rng, &[5.0, 10.0, 10.0, 20.0, 50.0]);
+    let cores = choose(rng, &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0]);
+    let clients = choose(rng, &[1, 10, 50, 100, 500, 1_000]);
+    let rtt = choose(rng, &[5.0, 10.0, 20.0, 50.0, 100.0, 500.0]);
+    // From 2: where the round trip and the service leave no more than themselves for queues.
+    let patience = choose(rng, &[2.0, 3.0, 5.0, 10.0, 10.0, 20.0, 50.0]);
     let demand = choose(rng, &[0.5, 0.8, 0.95, 1.2, 1.5, 2.0, 3.0]);
     let course = choose(rng, &[Steady, Steady, Burst, Rise]);
-    let bottleneck = choose(rng, &[Cores, Cores, OneLock, OneLock, TwoLocks, Allocator]);
+    let bottleneck = choose(rng, &[Cores, Cores, OneLock, OneLock, TwoLocks, Disk, Allocator]);
     let (share, held) = (choose(rng, &[0.1, 0.2, 0.5, 0.8]), choose(rng, &[0.1, 0.3, 0.7, 1.0]));
     let service = match shape {
         Constant => format!("const:{mean}us"),
@@ -97,6 +100,7 @@ pub(super) fn scenario_text(seed: u64) -> String {
     let locks = match bottleneck {
         OneLock => "locks = [\"slow\"]\n",
         TwoLocks => "locks = [\"first\", \"second\"]\n",
+        Disk => "locks = [\"disk\"]\n",
         Cores | Allocator => "",
     };
     text += locks;
@@ -116,6 +120,15 @@ pub(super) fn scenario_text(seed: u64) -> String {
         TwoLocks => {
             path(share, "\"lock first\", \"work 100%\", \"unlock first\"");
             path(1.0 - share, "\"lock second\", \"work 100%\", \"unlock second\"");
+        }
+        Disk => {
+            let (computed, waited) = ((1.0 - held) * 50.0, held * 100.0);
+            path(
+                1.0,
+                &format!(
+                    "\"work {computed:.0}%\", \"lock disk\", \"wait {waited:.0}%\", \"unlock disk\", \"work {computed:.0}%\""
+                ),
+            );
         }
         Cores | Allocator => {}
     }

@@ -32,6 +32,22 @@ fn a_round_trip_may_take_most_of_the_objective() {
     }
 }
 
+/// Two cores, and a service that takes a fifth of what the round trip leaves of the objective. Some
+/// requests are late by their own service, others by a short wait and their service together.
+#[test]
+fn a_service_may_take_a_good_part_of_the_objective() {
+    for demand in [0.8, 0.95, 1.2] {
+        let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(10)), demand);
+        config.server.cores = 2;
+        config.workload.demand[0].rate = Rate(170_000.0 * demand);
+        (config.network.rtt, config.slo) = (Nanos::from_micros(10), Nanos::from_micros(60));
+        (config.warmup, config.duration) = (Nanos::from_millis(500), Nanos::from_secs(2));
+        let (ours, other) = (in_time(&config, "auto"), in_time(&config, "breakwater"));
+        println!("{demand} x: {ours:.0} in time, breakwater {other:.0}");
+        assert!(ours > 0.95 * other, "{demand} x: {ours} of {other}");
+    }
+}
+
 #[test]
 fn an_overload_that_ends_leaves_nothing_behind() {
     let mut config = long_way(1_000, 0.8);

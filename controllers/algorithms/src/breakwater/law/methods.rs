@@ -23,6 +23,8 @@ const MIN_CLASS_SHARE: f64 = 0.01;
 const ERROR_DECAY_OBJECTIVES: f64 = 250.0;
 /// Weight of one tick in the mean sojourn.
 const WEIGHT: f64 = 0.05;
+/// Responses over which the mean time without the wait for a core is taken.
+const REST_MEMORY: f64 = 200.0;
 
 /// The bounds of all classes.
 #[derive(Debug)]
@@ -33,6 +35,10 @@ pub(super) struct MethodBounds {
     seen: usize,
     /// Requests of closed sessions, as counted at the last tick.
     lost: u64,
+    /// Counts of all requests at the last tick.
+    totals: Totals,
+    /// Mean time in the server without the wait for a core, ns.
+    mean_rest: f64,
     now: Time,
 }
 
@@ -96,6 +102,8 @@ impl MethodBounds {
             classes: (0..CLASSES).map(|_| MethodClass::new(config, cores)).collect(),
             seen: 1,
             lost: 0,
+            totals: Totals::default(),
+            mean_rest: 0.0,
             now: Time::ZERO,
         }
     }
@@ -106,6 +114,8 @@ impl MethodBounds {
         let before = std::mem::replace(&mut self.now, signals.now);
         let part = signals.now.since(before).0 as f64 / (self.objective * ERROR_DECAY_OBJECTIVES);
         let all = self.count(samples, part.min(1.0));
+        self.follow_rest(&all);
+        samples.set_mean_rest(Nanos(self.mean_rest as u64));
         let used = |class: &&MethodClass| class.last.received > 0;
         let is_one = self.seen == 1 || self.classes[..self.seen].iter().filter(used).count() == 1;
         for (index, class) in self.classes[..self.seen].iter_mut().enumerate() {
@@ -122,6 +132,15 @@ impl MethodBounds {
             class.rejected += pool.set_slots(index, slots);
         }
         all
+    }
+
+    /// Follows the mean time in the server without the wait for a core.
+    fn follow_rest(&mut self, all: &Totals) {
+        let new = all.since(&std::mem::replace(&mut self.totals, *all));
+        if let Some(mean) = new.served_nanos.saturating_sub(new.waited_nanos).checked_div(new.served) {
+            let weight = (new.served as f64 / REST_MEMORY).min(1.0);
+            self.mean_rest += (mean as f64 - self.mean_rest) * weight;
+        }
     }
 
     /// Reads the counts of each class, and shares out the requests lost since. Returns the sums

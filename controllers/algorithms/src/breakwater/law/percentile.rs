@@ -67,6 +67,11 @@ impl SojournPercentile {
         self.idle_late_share = 0.0;
     }
 
+    /// Returns the share of late responses while the server is nearly empty.
+    pub(super) fn idle_late_share(&self) -> f64 {
+        self.idle_late_share
+    }
+
     /// Returns the estimate, in objectives.
     pub(super) fn in_objectives(&self) -> f64 {
         self.span / self.objective

@@ -17,8 +17,9 @@
 //!   response while nearly all are in time.
 //! - **No harm**: the bound rejects nothing while the queues for cores are as long as the delay
 //!   signal lets them be; the delay signal then decides. Nor does it count responses that such a
-//!   queue made late, which may be over when they leave. It activates when nearly all requests are
-//!   no longer in time, and ends when its part has grown to the whole objective. A server whose
+//!   queue made late, which may be over when they leave, or those that are late in a nearly empty
+//!   server. It activates when nearly all requests are no longer in time, and ends when its part has
+//!   grown to the whole objective. A server whose
 //!   queues are all visible hardly meets it.
 
 use super::percentile::SojournPercentile;
@@ -65,8 +66,7 @@ pub(super) struct SojournBound {
     percentile: SojournPercentile,
     /// Share of requests that locks reject.
     lock_rejection_share: f64,
-    /// Share of late responses, and share of requests that waited for a core for nearly as long as
-    /// AQM allows.
+    /// Share of late responses, and share of requests that waits for a core made late.
     late_share: f64,
     waited_share: f64,
     /// Counts of all requests at the last tick with a response, and lock rejections since.
@@ -159,12 +159,13 @@ impl SojournBound {
             // Counts since the last tick with a response of this class: requests begin, and are
             // rejected by locks, in other ticks than they end.
             let new_of_all = all.since(&std::mem::replace(&mut self.last_totals, *all));
-            let of_all = |count: u64| (count as f64 / new_of_all.served.max(1) as f64).min(1.0);
+            let of_all = |count: f64| (count / new_of_all.served.max(1) as f64).min(1.0);
             self.lock_rejection_share +=
-                (of_all(std::mem::take(&mut self.lock_drops)) - self.lock_rejection_share) * memories;
-            self.waited_share += (of_all(new_of_all.long_waits) - self.waited_share) * memories;
+                (of_all(std::mem::take(&mut self.lock_drops) as f64) - self.lock_rejection_share) * memories;
+            self.waited_share += (of_all(new_of_all.late_by_wait()) - self.waited_share) * memories;
             self.late_share += (new.late as f64 / new.served as f64 - self.late_share) * memories;
-            let explained = if self.late_share > 0.0 { self.waited_share / self.late_share } else { 0.0 };
+            let excused = self.waited_share + if is_excused { self.percentile.idle_late_share() } else { 0.0 };
+            let explained = if self.late_share > 0.0 { excused / self.late_share } else { 0.0 };
             self.adjust_share(
                 memories,
                 if self.lock_rejection_share > LOCK_REJECTION_SHARE { 1.0 } else { seen.max(explained) },
@@ -221,8 +222,8 @@ impl SojournBound {
 
     /// Moves the part towards the value at which nearly all requests are just in time. Sojourn
     /// times are proportional to the part, so one memory of responses at the present sojourn time
-    /// leads to that value. `seen` is the share of the sojourn that queues for cores explain; 1 or
-    /// more means all.
+    /// leads to that value. `seen` is the share of the sojourn that other things than a hidden queue
+    /// explain; 1 or more means all.
     fn adjust_share(&mut self, memories: f64, seen: f64) {
         let excess = self.percentile.in_objectives().ln();
         let excess = if excess > 0.0 { excess * (1.0 - seen).max(0.0) } else { excess };
@@ -253,6 +254,7 @@ mod tests {
     use super::*;
     use crate::breakwater::config::PoolSignal;
     use crate::breakwater::params;
+    use crate::breakwater::samples::WHOLE;
     use leeward_core::params::Params;
     use leeward_core::registry::Environment;
 
@@ -348,7 +350,7 @@ mod tests {
         let with_waits = |waited: u64| {
             let mut world = Fixture::new();
             (0..1_000).for_each(|_| {
-                world.totals.long_waits += waited;
+                world.totals.late_by_wait += waited * WHOLE;
                 world.advance(1, 20, 4, 300);
             });
             world.sojourn.bound()
@@ -365,7 +367,7 @@ mod tests {
         // One in ten of all requests is bounded, and all of these are late. A few of the others
         // wait for a core.
         for turn in 0..30_000u64 {
-            world.others.long_waits += u64::from(turn % 10 == 0);
+            world.others.late_by_wait += u64::from(turn % 10 == 0) * WHOLE;
             world.others.served += 180;
             world.advance(1, 20, 20, 300);
         }
@@ -376,7 +378,7 @@ mod tests {
     fn core_waits_survive_ticks_without_a_response() {
         let mut world = Fixture::new();
         for _ in 0..3_000 {
-            world.totals.long_waits += 4;
+            world.totals.late_by_wait += 4 * WHOLE;
             world.advance(1, 0, 0, 300);
             world.advance(1, 20, 4, 300);
         }
