@@ -222,6 +222,33 @@ fn of_nested_calls_of_a_function_the_outermost_counts() {
 }
 
 #[test]
+fn calls_of_a_child_that_is_forked_later_are_recorded() {
+    let _alone = ALONE.lock();
+    let mut source = RequestSource::function("leeward_test_request", &options()).unwrap();
+    let pause = std::time::Duration::from_millis(5);
+    // SAFETY: the child calls nothing that takes a lock or memory: its copy of another thread's lock
+    // would never be released.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        for _ in 0..300 {
+            leeward_test_request(1, false);
+            std::thread::sleep(pause);
+        }
+        // SAFETY: ends the process without what the parent would do at its end.
+        unsafe { libc::_exit(0) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child.
+    while unsafe { libc::waitpid(child, &raw mut status, libc::WNOHANG) } == 0 {
+        source.poll(&mut |_| {}).unwrap();
+        std::thread::sleep(pause);
+    }
+    source.finish(&mut |_| {}).unwrap();
+    let answered = source.answered().get(&(child as u32)).copied().unwrap_or(0);
+    assert!((10..=300).contains(&answered), "{answered} of 300 calls");
+}
+
+#[test]
 fn a_process_that_is_not_there_is_named() {
     let error = RequestSource::function("main", &RequestOptions::new(u32::MAX)).unwrap_err();
     assert!(matches!(error, SourceError::NoProcess(_)), "{error}");

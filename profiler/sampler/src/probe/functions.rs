@@ -2,6 +2,8 @@
 //!
 //! Contains no program.
 
+use std::collections::BTreeSet;
+
 use super::bpf::{Probe, ProgramError, RunningProgram, Uprobe, UprobePmu};
 use super::calls::{CallPrograms, StackRules};
 use super::report::Shared;
@@ -19,9 +21,16 @@ pub(super) struct FunctionProbes {
     native: CallPrograms,
     go: CallPrograms,
     functions: Vec<(u32, Function)>,
-    /// While recording is on.
-    probes: Option<Vec<Probe>>,
+    /// Processes that were searched, and have not ended.
+    processes: BTreeSet<u32>,
+    /// What the search in the first processes found.
+    found: Vec<Function>,
+    /// While recording is on, with their processes.
+    probes: Option<Vec<(u32, Probe)>>,
 }
+
+/// Processes whose calls are recorded at a time.
+const PROCESSES_MAX: usize = 256;
 
 /// Why a function can't be probed.
 pub(super) enum FunctionError {
@@ -48,16 +57,46 @@ impl FunctionProbes {
             native: CallPrograms::load(StackRules::Native, targets, shared)?,
             go: CallPrograms::load(StackRules::Go, targets, shared)?,
             functions: Vec::new(),
+            processes: BTreeSet::new(),
+            found: Vec::new(),
             probes: None,
         })
     }
 
     /// Adds a process.
     pub(super) fn attach(&mut self, process: u32) -> Result<(), FunctionError> {
-        for function in symbols::find(process, &self.name).map_err(FunctionError::Source)? {
+        self.processes.insert(process);
+        let found = symbols::find(process, &self.name).map_err(FunctionError::Source)?;
+        self.found.extend(found.iter().cloned());
+        self.add(process, found)
+    }
+
+    /// Forgets the processes that have ended, and adds children that have come: those of the same
+    /// program with what was found in their parents, others by a search. One that has ended by now,
+    /// or has no such function, has no calls to record.
+    pub(super) fn follow(&mut self, present: &BTreeSet<u32>) {
+        self.processes.retain(|process| present.contains(process));
+        self.functions.retain(|(process, _)| present.contains(process));
+        if let Some(probes) = &mut self.probes {
+            probes.retain(|(process, _)| present.contains(process));
+        }
+        for process in present {
+            if self.processes.len() < PROCESSES_MAX && self.processes.insert(*process) {
+                let mut found = symbols::of_same_files(*process, &self.found).unwrap_or_default();
+                if found.is_empty() {
+                    found = symbols::find(*process, &self.name).unwrap_or_default();
+                }
+                drop(self.add(*process, found));
+            }
+        }
+    }
+
+    fn add(&mut self, process: u32, found: Vec<Function>) -> Result<(), FunctionError> {
+        for function in found {
             if let Some(mut probes) = self.probes.take() {
-                self.probe(process, &function, &mut probes)?;
+                let added = self.probe(process, &function, &mut probes);
                 self.probes = Some(probes);
+                added?;
             }
             self.functions.push((process, function));
         }
@@ -96,20 +135,20 @@ impl FunctionProbes {
         if are_cheap { self.costs.push } else { self.costs.step }
     }
 
-    fn probe(&self, process: u32, function: &Function, probes: &mut Vec<Probe>) -> Result<(), ProgramError> {
+    fn probe(&self, process: u32, function: &Function, probes: &mut Vec<(u32, Probe)>) -> Result<(), ProgramError> {
         let Function { file, offset, rules, returns, .. } = function;
         let programs = if *rules == StackRules::Go { &self.go } else { &self.native };
         let place = |offset, at_return| Uprobe { process, file, offset, at_return, counter: 0 };
         // Returns first: a call whose begin was seen has an end.
         match rules {
-            StackRules::Native => probes.push(programs.exit.at_uprobe(&place(*offset, true), &self.pmu)?),
+            StackRules::Native => probes.push((process, programs.exit.at_uprobe(&place(*offset, true), &self.pmu)?)),
             StackRules::Go => {
                 for returns in returns {
-                    probes.push(programs.exit.at_uprobe(&place(*returns, false), &self.pmu)?);
+                    probes.push((process, programs.exit.at_uprobe(&place(*returns, false), &self.pmu)?));
                 }
             }
         }
-        probes.push(programs.entry.at_uprobe(&place(*offset, false), &self.pmu)?);
+        probes.push((process, programs.entry.at_uprobe(&place(*offset, false), &self.pmu)?));
         Ok(())
     }
 }

@@ -129,7 +129,9 @@ impl RequestSource {
     /// # Errors
     /// BPF is missing or forbidden, or the name is in no module of a process.
     pub fn function(name: &str, options: &RequestOptions) -> Result<RequestSource, SourceError> {
-        let (shared, targets) = begin(options, None)?;
+        // Without them children are not followed.
+        let types = KernelTypes::of_kernel().ok();
+        let (shared, targets) = begin(options, types.as_ref())?;
         let mut probes = FunctionProbes::load(name, &targets, &shared).map_err(function_refused)?;
         probes.set_recording(true);
         for process in &options.processes {
@@ -156,19 +158,6 @@ impl RequestSource {
         }
     }
 
-    /// Records a further process.
-    ///
-    /// # Errors
-    /// There are too many.
-    pub fn add_process(&mut self, process: u32) -> Result<(), SourceError> {
-        let failed = |source| SourceError::Io { what: format!("record process {process}"), source };
-        self.targets.add(process).map_err(failed)?;
-        match &mut self.probes {
-            Probes::Sockets(_) => Ok(()),
-            Probes::Function(probes) => probes.attach(process).map_err(function_refused),
-        }
-    }
-
     /// Returns how many requests ended until the last adaptation.
     pub fn counts(&self) -> RequestCounts {
         self.counts
@@ -191,6 +180,9 @@ impl RequestSource {
         let tally = self.shared.tally().map_err(io)?;
         self.latencies = Latencies::new(tally.buckets);
         self.answered = self.targets.answered(self.latencies.count(), self.counts.time).map_err(io)?;
+        if let Probes::Function(probes) = &mut self.probes {
+            probes.follow(&self.targets.present().map_err(io)?);
+        }
         let choice = self.choice.update(self.latencies.clone(), self.adapted.elapsed().as_secs_f64());
         self.adapted = Instant::now();
         self.shared.set(choice.threshold, choice.one_in).map_err(io)?;

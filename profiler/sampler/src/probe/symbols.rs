@@ -30,8 +30,9 @@ const COPIES: [&str; 5] = [".isra.", ".constprop.", ".part.", ".llvm.", ".lto_pr
 /// A function of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Function {
-    /// A path to its file as we see it.
+    /// A path to its file as we see it, and the file's inode.
     pub(super) file: PathBuf,
+    inode: u64,
     /// Offset of its first instruction in the file.
     pub(super) offset: u64,
     /// How its calls end.
@@ -74,7 +75,7 @@ struct Search {
 /// There is none: the sentence says why, or names like ones.
 pub(super) fn find(pid: u32, name: &str) -> Result<Vec<Function>, SourceError> {
     let mut search = Search::default();
-    each_module(pid, |path, file| search_module(path, file, name, &mut search))?;
+    each_module(pid, |path, inode, file| search_module(path, inode, file, name, &mut search))?;
     let Some(best) = search.matches.iter().map(|one| one.fit).min() else {
         return Err(SourceError::NoSymbol(absent(name, search)));
     };
@@ -99,8 +100,19 @@ pub(super) fn find(pid: u32, name: &str) -> Result<Vec<Function>, SourceError> {
     Ok(search.matches.into_iter().map(|one| one.function).collect())
 }
 
-/// Passes each file with code of a process to `each`, once.
-fn each_module(pid: u32, mut each: impl FnMut(&Path, File)) -> Result<(), SourceError> {
+/// Returns those of the functions of another process whose files this one runs, too. Does not read
+/// the files: they may be large, and children many.
+pub(super) fn of_same_files(pid: u32, functions: &[Function]) -> Result<Vec<Function>, SourceError> {
+    let mut same = Vec::new();
+    each_module(pid, |path, inode, _| {
+        let here = functions.iter().filter(|function| function.inode == inode);
+        same.extend(here.map(|function| Function { file: path.to_path_buf(), ..function.clone() }));
+    })?;
+    Ok(same)
+}
+
+/// Passes each file with code of a process to `each`, once, with its inode.
+fn each_module(pid: u32, mut each: impl FnMut(&Path, u64, File)) -> Result<(), SourceError> {
     let process = Process::open(pid)?;
     let mut files = HashSet::new();
     for mapped in process.mappings()? {
@@ -113,12 +125,12 @@ fn each_module(pid: u32, mut each: impl FnMut(&Path, File)) -> Result<(), Source
         let exact = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
         let path =
             if exact.metadata().is_ok() { exact } else { format!("/proc/{pid}/root{}", mapped.mapping.path).into() };
-        each(&path, file);
+        each(&path, mapped.inode, file);
     }
     Ok(())
 }
 
-fn search_module(path: &Path, file: File, name: &str, search: &mut Search) {
+fn search_module(path: &Path, inode: u64, file: File, name: &str, search: &mut Search) {
     let cache = ReadCache::new(file);
     let Ok(object) = object::File::parse(&cache) else { return };
     let table = go::SECTIONS.iter().find_map(|section| object.section_by_name(section)?.data().ok());
@@ -133,7 +145,7 @@ fn search_module(path: &Path, file: File, name: &str, search: &mut Search) {
             true => (StackRules::Go, returns(&code(&object, address, size), offset)),
         };
         let begins_with_push = TrapCosts::is_push(&code(&object, address, 2));
-        let function = Function { file: path.to_path_buf(), offset, rules, returns, begins_with_push };
+        let function = Function { file: path.to_path_buf(), inode, offset, rules, returns, begins_with_push };
         search.matches.push(Match { fit, function, is_resolver: kind == RESOLVER });
     };
     each_symbol(&object, |symbol, address, size, kind| add(symbol, address, size, kind, search));
@@ -260,6 +272,15 @@ mod tests {
         let functions = find(std::process::id(), "leeward_symbol_that_tests_search").unwrap();
         assert_eq!(functions.len(), 1);
         assert_eq!(functions[0].rules, StackRules::Native);
+    }
+
+    #[test]
+    fn a_function_is_found_again_by_its_file() {
+        let pid = std::process::id();
+        let functions = find(pid, "leeward_symbol_that_tests_search").unwrap();
+        assert_eq!(of_same_files(pid, &functions).unwrap(), functions);
+        let elsewhere = Function { inode: u64::MAX, ..functions[0].clone() };
+        assert_eq!(of_same_files(pid, &[elsewhere]).unwrap(), []);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //!
 //! Contains no search for processes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 
@@ -72,11 +72,20 @@ impl Targets {
     }
 
     /// Adds a process.
-    pub(super) fn add(&self, process: u32) -> io::Result<()> {
+    fn add(&self, process: u32) -> io::Result<()> {
         if process != self.first {
             self.several.set(&[0; 4], &1_u64.to_ne_bytes())?;
         }
         self.processes.set(&process.to_ne_bytes(), &[0; STATE_BYTES as usize])
+    }
+
+    /// Returns the processes that have not ended.
+    pub(super) fn present(&self) -> io::Result<BTreeSet<u32>> {
+        if self.several.numbers()? == [0] {
+            return Ok(BTreeSet::from([self.first]));
+        }
+        let entries = self.processes.entries(PROCESSES_MAX)?;
+        Ok(entries.into_iter().filter(|(_, state)| state[1] == 0).map(|(process, _)| process).collect())
     }
 
     /// Returns how many requests each process has answered, of `total` until now.
