@@ -5,8 +5,7 @@
 //! `LEEWARD_FUZZ_SEED` the seed. A finding is written to a file that the failure names: put it into
 //! `tests/corpus/` to replay it in every run.
 
-mod support;
-
+use crate::support::{Client, serve, store};
 use leeward_engine::Input;
 use leeward_kv::protocol::{Decoder, DecoderOutput, Executor, LINE_MAX, Request, RequestScope};
 use leeward_kv::store::{PAGE, RequestContext, Store, StoreConfig};
@@ -14,10 +13,9 @@ use leeward_testkit::fuzz::{self, FuzzSearch};
 use leeward_testkit::random::Random;
 use std::path::Path;
 use std::sync::Arc;
-use support::{Client, serve, store};
 
 fn corpus() -> Vec<Vec<u8>> {
-    let text = include_str!("sessions.txt");
+    let text = include_str!("../sessions.txt");
     let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
     let mut all: Vec<Vec<u8>> = lines
         .map(|line| line.replace("\\r", "\r").replace("\\n", "\n").replace("{251}", &"k".repeat(251)).into_bytes())
@@ -125,7 +123,7 @@ fn a_server_survives_any_input() {
     });
     assert_eq!(witness.ask(b"mn\r\n"), "MN\r\n");
     drop(witness);
-    support::until("the end of all connections", || server.counts().connections == 0);
+    crate::support::until("the end of all connections", || server.counts().connections == 0);
     let counts = server.stop().unwrap();
     assert_eq!(counts.received, counts.completed + counts.rejected + counts.abandoned);
 }

@@ -1,7 +1,5 @@
 //! Servers for the tests, memcached among them, and a plain client that sends bytes.
 
-#![allow(dead_code)] // each test uses a part
-
 pub(crate) mod lines;
 pub(crate) mod memcached;
 

@@ -4,17 +4,15 @@
 //! The intended differences are in a table here and in `docs/kv.md`. `LEEWARD_FUZZ_ITERATIONS` sets
 //! the number of lines, `LEEWARD_FUZZ_SEED` the seed.
 
-mod support;
-
+use crate::support::lines::{self, KEYS, Line, length_word, loose_number};
+use crate::support::memcached::{Memcached, is_equivalent, printable};
+use crate::support::{Client, serve, store};
 use leeward_testkit::fuzz;
 use leeward_testkit::random::Random;
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::SocketAddr;
 use std::time::Duration;
-use support::lines::{self, KEYS, Line, length_word, loose_number};
-use support::memcached::{Memcached, is_equivalent, printable};
-use support::{Client, serve, store};
 
 /// Number of compared lines, unless `LEEWARD_FUZZ_ITERATIONS` sets it.
 const LINES: u64 = 4000;
@@ -373,7 +371,7 @@ fn generated_lines_are_answered_like_memcached() {
 /// Each intended difference exists, and is documented with its reason.
 #[test]
 fn intended_differences_exist_and_are_documented() {
-    let docs = include_str!("../../../docs/kv.md");
+    let docs = include_str!("../../../../docs/kv.md");
     for difference in KNOWN_DIFFERENCES {
         assert!(docs.contains(&format!("| {} |", difference.name)), "docs/kv.md has no row `{}`", difference.name);
     }

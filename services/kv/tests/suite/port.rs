@@ -1,8 +1,7 @@
 //! The memcached port from outside, over real sockets: the behaviour for normal and for malicious
 //! clients.
 
-mod support;
-
+use crate::support::{Client, builder, serve, store, until};
 use leeward_core::units::Nanos;
 use leeward_kv::store::RequestContext;
 use leeward_testkit::greetings::GREETINGS;
@@ -10,7 +9,6 @@ use leeward_testkit::require::retry_if_busy;
 use std::io::{Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::{Client, builder, serve, store, until};
 
 #[test]
 fn a_set_value_is_returned_by_get() {

@@ -1,12 +1,10 @@
 //! Real clients against the port: libmemcached's capability test, and pymemcache.
 
-mod support;
-
+use crate::support::{serve, store};
 use leeward_testkit::require::Requirement;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::process::{Command, Output};
-use support::{serve, store};
 
 /// Runs a program; `None` if it is not installed.
 fn run(command: &mut Command, needed: &str) -> Option<Output> {

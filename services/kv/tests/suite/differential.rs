@@ -1,9 +1,7 @@
 //! Sends the same bytes to memcached 1.6 and to our port, and compares the answers.
 
-mod support;
-
-use support::memcached::{Memcached, is_equivalent, printable};
-use support::{Client, serve, store};
+use crate::support::memcached::{Memcached, is_equivalent, printable};
+use crate::support::{Client, serve, store};
 
 #[test]
 fn answers_may_differ_only_in_clock_values() {
@@ -57,7 +55,7 @@ fn compare(sessions: &[Vec<Vec<u8>>]) {
 #[test]
 fn commands_and_errors_are_answered_like_memcached() {
     let long = "k".repeat(251);
-    let mut sessions: Vec<Vec<u8>> = include_str!("sessions.txt")
+    let mut sessions: Vec<Vec<u8>> = include_str!("../sessions.txt")
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
         .map(|line| {

@@ -1,7 +1,6 @@
 //! The store under Leeward's own protocol.
 
-mod support;
-
+use crate::support::store;
 use leeward_core::units::Nanos;
 use leeward_kv::service::{DELETE, GET, GET_MANY, Kv, SET};
 use leeward_rpc::client::{CallError, Client};
@@ -9,7 +8,6 @@ use leeward_rpc::server::Server;
 use leeward_rpc::wire::Method;
 use leeward_runtime::IdlePolicy;
 use std::sync::Arc;
-use support::store;
 
 #[test]
 fn pairs_are_set_got_and_deleted() {
@@ -24,8 +22,8 @@ fn pairs_are_set_got_and_deleted() {
     assert_eq!(call(GET_MANY, b"\x01a\x02bb\x01a").unwrap().payload, b"\x01\x05\0\0\0hello\0\x01\x05\0\0\0hello");
     assert_eq!(call(GET_MANY, b"").unwrap().payload, b"");
     // Memcached's clients see the same pairs.
-    let port = support::serve(&store);
-    let mut memcached = support::Client::new(port.address());
+    let port = crate::support::serve(&store);
+    let mut memcached = crate::support::Client::new(port.address());
     memcached.send(b"get a\r\n");
     assert_eq!(memcached.until(b"END\r\n"), b"VALUE a 0 5\r\nhello\r\nEND\r\n");
     assert_eq!(call(DELETE, b"a").unwrap().payload, [1]);

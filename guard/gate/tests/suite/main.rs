@@ -1,0 +1,8 @@
+//! Tests of the gate in virtual time, and over threads.
+
+mod awaiting;
+mod downstream;
+mod gate;
+mod queue;
+mod queue_order;
+mod shadow;
