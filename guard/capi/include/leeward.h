@@ -290,7 +290,7 @@ int lw_explain(const struct lw_gate *gate,
  Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
  from a thread of its own. Stores the port, if `port` is not NULL.
 
- `LW_E_SYSTEM`: the log says why. A program that closes descriptors it did not open must do so
+ `LW_E_ARGUMENT`: that is no address. `LW_E_SYSTEM`: the log says why. A program that closes descriptors it did not open must do so
  before.
  */
 int lw_admin_listen(struct lw_gate *gate,
@@ -342,7 +342,10 @@ int lw_mutex_destroy(struct lw_mutex *of);
  */
 int lw_stamp_enable(int fd);
 
-/* Reads as `recv(2)` does, with its results and `errno`, and updates the connection's stamp. */
+/*
+ Reads as `recv(2)` does, with its results and `errno`, and updates the connection's stamp.
+ Descriptors that a peer passes over a Unix socket are closed, as by `recv(2)`.
+ */
 ssize_t lw_recv(int fd,
                 void *buffer,
                 size_t length,

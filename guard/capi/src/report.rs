@@ -10,6 +10,9 @@ use leeward_observe::Snapshot;
 use leeward_observe::explain::DecisionContext;
 use leeward_observe::snapshot::Lock;
 use leeward_runtime::locks::{self, LockStats};
+use std::fmt::Debug;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
 
 /// Largest number of reported locks: those with the longest waits.
@@ -63,11 +66,30 @@ pub(crate) fn explain(slot: &GateSlot, decision: u64) -> Result<String, Failure>
     slot.gate()?.explain(DecisionId(decision)).ok_or(Failure::Argument)
 }
 
-/// Starts the gate's admin port; returns the port number.
+/// Why the system refuses an admin port: a sentence, and the number of the error.
+pub(crate) type Refused = (String, i32);
+
+/// Resolves an address with a port, which may take as long as its name server takes.
 ///
 /// # Errors
-/// With a sentence if the system refuses.
-pub(crate) fn listen(slot: &GateSlot, address: &str) -> Result<Result<u16, String>, Failure> {
+/// The text is no address with a port, or the system does not know the name.
+pub(crate) fn resolve(address: &str) -> Result<Result<Vec<SocketAddr>, Refused>, Failure> {
+    match address.to_socket_addrs() {
+        Ok(addresses) => Ok(Ok(addresses.collect())),
+        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(Failure::Argument),
+        Err(error) => Ok(Err(refused(&address, &error))),
+    }
+}
+
+fn refused(address: &dyn Debug, error: &io::Error) -> Refused {
+    (format!("can't listen on {address:?}: {error}"), error.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL))
+}
+
+/// Starts the gate's admin port at one of these addresses; returns the port number.
+///
+/// # Errors
+/// If the system refuses.
+pub(crate) fn listen(slot: &GateSlot, addresses: &[SocketAddr]) -> Result<Result<u16, Refused>, Failure> {
     let gate = slot.gate()?;
     let mut admin = slot.admin()?;
     if admin.is_some() {
@@ -76,12 +98,16 @@ pub(crate) fn listen(slot: &GateSlot, address: &str) -> Result<Result<u16, Strin
     let sources = Sources::default();
     sources.insert("gate", Arc::new(GateAndLocks(gate.clone())));
     let config = format!("slo = {:?}\n", gate.slo());
-    match Admin::start(address, sources, config) {
+    let listener = match TcpListener::bind(addresses) {
+        Ok(listener) => listener,
+        Err(error) => return Ok(Err(refused(&addresses, &error))),
+    };
+    match Admin::start_on(listener, sources, config) {
         Ok(started) => {
             let port = started.address().port();
             *admin = Some(started);
             Ok(Ok(port))
         }
-        Err(error) => Ok(Err(error.to_string())),
+        Err(error) => Ok(Err((error.to_string(), libc::EAGAIN))),
     }
 }

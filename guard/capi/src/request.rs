@@ -21,7 +21,7 @@ pub(crate) enum Admission {
 /// Decides about a request. `runs`: this thread runs it from now on, if it is admitted.
 #[inline]
 pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs: bool) -> Result<Admission, Failure> {
-    if runs && thread::running().is_some() {
+    if runs && !may_run() {
         return Err(Failure::State);
     }
     let number = thread::number();
@@ -32,7 +32,7 @@ pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs
         Err(rejection) => return Ok(Admission::Rejected(rejection)),
     };
     let budget = RequestBudget::of(permit.budget());
-    let id = shard.permits.insert(permit, if runs { number } else { 0 }).ok_or(Failure::Limit)?;
+    let id = shard.permits.insert(permit, reading, if runs { number } else { 0 }).ok_or(Failure::Limit)?;
     drop(shard);
     if runs {
         begin_running(Running { gate: slot.number(), id, since: reading });
@@ -43,17 +43,19 @@ pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs
 
 /// Makes the calling thread run the request: locks then charge its budget.
 pub(crate) fn enter(gate: u32, id: u64) -> Result<(), Failure> {
-    if thread::running().is_some() {
+    if !may_run() {
         return Err(Failure::State);
     }
     let slot = GateSlot::numbered(gate)?;
     let mut shard = slot.shard(table_of(id))?;
     let request = shard.permits.get(id).filter(|request| request.runner == 0).ok_or(Failure::State)?;
+    let now = clock::process();
     request.runner = thread::number();
-    let budget = request.budget;
+    let (waited, budget) = (request.start(now), request.budget);
     drop(shard);
-    begin_running(Running { gate, id, since: clock::process() });
+    begin_running(Running { gate, id, since: now });
     budget::replace_running(budget);
+    budget::charge(waited);
     Ok(())
 }
 
@@ -75,18 +77,36 @@ thread_local! {
 
 impl Drop for ThreadEnd {
     fn drop(&mut self) {
+        IS_REGISTERED.with(|cell| cell.set(false));
         if let Some(running) = thread::running() {
             stop_running(running);
         }
     }
 }
 
+/// Whether this thread can take up a request: it runs none, and is not so far in its end that
+/// nothing of ours would leave the request.
+#[inline]
+fn may_run() -> bool {
+    thread::running().is_none() && (IS_REGISTERED.with(Cell::get) || register())
+}
+
+#[cold]
+fn register() -> bool {
+    let is_registered = END.try_with(|_| {}).is_ok();
+    IS_REGISTERED.with(|cell| cell.set(is_registered));
+    is_registered
+}
+
 #[inline]
 fn begin_running(running: Running) {
-    if !IS_REGISTERED.with(|cell| cell.replace(true)) {
-        let _ = END.try_with(|_| {});
-    }
     thread::set_running(Some(running));
+}
+
+/// In a child process: the thread that forked runs no request of the parent's gates.
+pub(crate) fn forget_running() {
+    thread::set_running(None);
+    budget::replace_running(RequestBudget::none());
 }
 
 fn stop_running(running: Running) {
@@ -111,25 +131,32 @@ pub(crate) fn finish(gate: u32, id: u64, outcome: Outcome) -> Result<(), Failure
     let is_free = |request: &&mut AdmittedRequest| request.runner == 0 || running.is_some();
     let request = shard.permits.get(id).filter(is_free).ok_or(Failure::State)?;
     let now = clock::process();
-    let (mut budget, mut ran) = (request.budget, request.ran);
+    let (mut budget, mut ran, waited) = (request.budget, request.ran, request.waited);
     if let Some(running) = running {
         thread::set_running(None);
         budget = budget::replace_running(RequestBudget::none());
         ran = Some(ran.unwrap_or_default() + now.since(running.since));
     }
-    shard.permits.remove(id, |permit| end(permit, now, &budget, ran, outcome));
+    shard.permits.remove(id, |permit| end(permit, now, &budget, (ran, waited), outcome));
     Ok(())
 }
 
+/// Ends a request that ran for `ran`, and before that had `waited` for a thread.
 #[inline]
-fn end(permit: &mut Permit, now: Time, budget: &RequestBudget, ran: Option<Nanos>, outcome: Outcome) {
+fn end(
+    permit: &mut Permit,
+    now: Time,
+    budget: &RequestBudget,
+    (ran, waited): (Option<Nanos>, Nanos),
+    outcome: Outcome,
+) {
     if let Some(ran) = ran {
         let queued = match (permit.budget().remaining(), budget.budget().remaining()) {
             (Some(given), Some(left)) => Nanos(given.0.saturating_sub(left.0)),
             _ => Nanos::ZERO,
         };
         // A thread that waits for a lock occupies no CPU.
-        permit.record_cpu_time(Duration::from_nanos(ran.saturating_sub(queued).0));
+        permit.record_cpu_time(Duration::from_nanos(ran.saturating_sub(queued.saturating_sub(waited)).0));
         permit.record_queue_time(Duration::from_nanos(queued.0));
     }
     let now = permit.gate().time_at(now);

@@ -20,12 +20,18 @@ pub(crate) struct GateSettings<'a> {
 /// Longest text of parameters.
 const PARAMS_MAX: usize = 4_096;
 
+/// Largest number of threads.
+const THREADS_MAX: u32 = 128;
+
 /// Makes the gate.
 ///
 /// # Errors
 /// Sentence about the setting that is wrong.
 pub(crate) fn build(settings: &GateSettings<'_>) -> Result<Gate, String> {
     let mut builder = Gate::builder(Duration::from_nanos(settings.slo_ns));
+    if settings.threads > THREADS_MAX {
+        return Err(format!("{} threads: at most {THREADS_MAX}", settings.threads));
+    }
     if settings.threads > 0 {
         builder = builder.workers(settings.threads as usize);
     }
@@ -86,6 +92,7 @@ mod tests {
         let error = |settings: GateSettings<'_>| build(&settings).unwrap_err();
         assert!(error(GateSettings { slo_ns: 0, ..SLO }).contains("objective"));
         assert!(error(GateSettings { slo_ns: u64::MAX, ..SLO }).contains("objective"));
+        assert!(error(GateSettings { threads: 129, ..SLO }).contains("128"));
         assert!(error(GateSettings { mode: 3, ..SLO }).contains("mode"));
         assert!(error(GateSettings { share_percent: 5, ..SLO }).contains("mode"));
         assert!(error(GateSettings { mode: 2, share_percent: 101, ..SLO }).contains("mode"));

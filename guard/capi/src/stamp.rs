@@ -4,6 +4,9 @@
 use leeward_core::units::Time;
 use leeward_runtime::wall;
 
+/// A descriptor of the peer's process (`linux/socket.h`).
+const SCM_PIDFD: i32 = 4;
+
 /// When the kernel received a connection's bytes. One for each connection, zero at its beginning;
 /// the members are the library's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -25,25 +28,57 @@ pub struct Stamp {
     pub reserved: u32,
 }
 
+/// A control message of the level `SOL_SOCKET`.
+struct ControlMessage<'a> {
+    kind: i32,
+    /// Length of the data in bytes.
+    length: usize,
+    data: &'a [u64],
+}
+
+/// The control messages of `recvmsg` of the level `SOL_SOCKET`.
+fn messages(control: &[u64]) -> impl Iterator<Item = ControlMessage<'_>> {
+    let mut rest = control;
+    std::iter::from_fn(move || {
+        // A header is one word with the length in bytes, header included, and one with level and
+        // type.
+        while let [length, kind, data @ ..] = rest
+            && (16..=8 * rest.len() as u64).contains(length)
+        {
+            rest = rest.get((*length as usize).div_ceil(8)..).unwrap_or_default();
+            let bytes = kind.to_ne_bytes();
+            let half = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+            if half(0) == libc::SOL_SOCKET {
+                return Some(ControlMessage { kind: half(4), length: *length as usize - 16, data });
+            }
+        }
+        None
+    })
+}
+
 /// Reads the kernel's receive time from the control messages of `recvmsg`, in nanoseconds since the
 /// epoch; 0: there is none.
 pub(crate) fn parse(control: &[u64]) -> u64 {
-    let mut rest = control;
-    // A header is one word with the length in bytes, header included, and one with level and type.
-    while let [length, kind, data @ ..] = rest
-        && (16..=8 * rest.len() as u64).contains(length)
-    {
-        let bytes = kind.to_ne_bytes();
-        let half = |at: usize| i32::from_ne_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
-        let is_stamp = half(0) == libc::SOL_SOCKET && matches!(half(4), libc::SCM_TIMESTAMPNS | libc::SCM_TIMESTAMPING);
-        if let ([seconds, nanos, ..], true, 32..) = (data, is_stamp, *length)
+    for message in messages(control) {
+        let is_stamp = matches!(message.kind, libc::SCM_TIMESTAMPNS | libc::SCM_TIMESTAMPING);
+        if let ([seconds, nanos, ..], true, 16..) = (message.data, is_stamp, message.length)
             && *nanos < 1_000_000_000
         {
             return seconds.checked_mul(1_000_000_000).and_then(|sum| sum.checked_add(*nanos)).unwrap_or(0);
         }
-        rest = rest.get((*length as usize).div_ceil(8)..).unwrap_or_default();
     }
     0
+}
+
+/// The descriptors that the peer has passed, and that are open in this process now.
+pub(crate) fn passed(control: &[u64]) -> impl Iterator<Item = i32> {
+    messages(control).filter(|message| matches!(message.kind, libc::SCM_RIGHTS | SCM_PIDFD)).flat_map(|message| {
+        let halves = message.data.iter().flat_map(|word| {
+            let [a, b, c, d, e, f, g, h] = word.to_ne_bytes();
+            [i32::from_ne_bytes([a, b, c, d]), i32::from_ne_bytes([e, f, g, h])]
+        });
+        halves.take(message.length / 4)
+    })
 }
 
 /// Updates a connection's stamp after a read at `now`; times are nanoseconds since the epoch.
@@ -113,6 +148,9 @@ mod tests {
     #[test]
     fn a_stamp_is_found_among_other_messages() {
         let stamp = [32, word(libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS), 5, 7];
+        let three = [28, word(libc::SOL_SOCKET, libc::SCM_RIGHTS), word(3, 4), word(5, -1)];
+        assert_eq!(passed(&[three, stamp].concat()).collect::<Vec<_>>(), [3, 4, 5]);
+        assert_eq!((passed(&stamp).count(), parse(&[three, stamp].concat())), (0, parse(&stamp)));
         let hardware = [64, word(libc::SOL_SOCKET, libc::SCM_TIMESTAMPING), 6, 8, 0, 0, 0, 0];
         let count = [20, word(libc::SOL_SOCKET, libc::SO_RXQ_OVFL), word(9, 0)];
         assert_eq!(parse(&stamp), 5_000_000_007);

@@ -109,7 +109,7 @@ pub(crate) struct Inner {
     mean: CostEstimate,
     /// Time from admission to the answer, by route.
     handler_times: Vec<HandlerTime>,
-    queue: Mutex<DelayEstimator>,
+    pub(crate) queue: Mutex<DelayEstimator>,
     /// Groups of downstream services.
     pub(crate) downstream: DownstreamGroups,
     /// Largest number of requests in progress per shard.

@@ -6,6 +6,7 @@ use crate::queue::{WaitError, Waiter};
 use leeward_core::budget::Budget;
 use leeward_core::server;
 use leeward_core::units::{Nanos, Time};
+use leeward_host::sync::lock;
 use std::time::Duration;
 
 /// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`].
@@ -116,6 +117,15 @@ impl Permit {
         }
         self.budget = self.gate.0.queue_budget(check.timeout, self.route, self.prior_wait);
         Ok(self)
+    }
+
+    /// Records that the request begins at `now`, after a wait in a queue of the caller's own behind
+    /// the gate, such as that of a pool of threads. Its age counts as the delay by which the gate
+    /// rejects arrivals. A request that began when it was admitted needs no such record.
+    pub fn record_start(&mut self, now: Time) {
+        if self.pending.is_some() {
+            lock(&self.gate.0.queue).note(now, self.prior_wait + now.since(self.arrival));
+        }
     }
 
     /// Time that the request may spend in internal queues; locks check it. Unlimited in shadow

@@ -138,36 +138,47 @@ pub unsafe extern "C" fn lw_explain(gate: *const Gate, decision: u64, buffer: *m
 /// Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
 /// from a thread of its own. Stores the port, if `port` is not NULL.
 ///
-/// `LW_E_SYSTEM`: the log says why. A program that closes descriptors it did not open must do so
+/// `LW_E_ARGUMENT`: that is no address. `LW_E_SYSTEM`: the log says why. A program that closes descriptors it did not open must do so
 /// before.
 ///
 /// # Safety
 /// `address` and `port` are as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_admin_listen(gate: *mut Gate, address: *const c_char, port: *mut u16) -> c_int {
-    let mut logged = String::new();
-    let code = shared_change(|| {
+    let mut refused = None;
+    // A fork waits for the start only: a name server may take seconds.
+    let mut addresses = Vec::new();
+    let resolved = caught(|| {
         // SAFETY: NULL or a text of the caller's.
         let address = unsafe { text(address) }?;
-        match report::listen(slot(gate)?, address)? {
-            Ok(number) => {
-                if !port.is_null() {
-                    // SAFETY: the caller's number.
-                    unsafe { write(port, number) }?;
-                }
-                Ok(LW_OK)
-            }
-            Err(sentence) => {
-                logged = sentence;
-                Err(Failure::System)
+        slot(gate)?.gate()?;
+        match report::resolve(address)? {
+            Ok(known) => addresses = known,
+            Err(reason) => refused = Some(reason),
+        }
+        Ok(LW_OK)
+    });
+    if resolved != LW_OK {
+        return resolved;
+    }
+    let code = shared_change(|| {
+        if refused.is_none() {
+            match report::listen(slot(gate)?, &addresses)? {
+                Ok(number) if port.is_null() => _ = number,
+                // SAFETY: the caller's number.
+                Ok(number) => unsafe { write(port, number) }?,
+                Err(reason) => refused = Some(reason),
             }
         }
+        if refused.is_none() { Ok(LW_OK) } else { Err(Failure::System) }
     });
-    if !logged.is_empty() {
+    if let Some((sentence, error)) = refused {
         caught(|| {
-            log::message(Level::Error, &logged);
+            log::message(Level::Error, &sentence);
             Ok(LW_OK)
         });
+        // SAFETY: the calling thread's own number.
+        unsafe { *libc::__errno_location() = error };
     }
     code
 }
@@ -175,7 +186,8 @@ pub unsafe extern "C" fn lw_admin_listen(gate: *mut Gate, address: *const c_char
 /// Gives messages of the library to `function`, with `user`. NULL: no messages, as at the start.
 ///
 /// # Safety
-/// Any thread may call `function` with `user` at any time until the process ends. It returns.
+/// Any thread may call `function` with `user` at any time until the process ends. It returns, and
+/// throws nothing.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_log_set(
     function: Option<unsafe extern "C" fn(user: *mut c_void, level: c_int, message: *const c_char)>,

@@ -1,7 +1,7 @@
 //! Mutexes with budgets. Does not contain waiting.
 
 use super::lock_types::{LockStructure, delay_ns, end, with};
-use super::pointers::write;
+use super::pointers::{text, write};
 use super::types::LW_OK;
 use crate::locks::{Kind, Wait};
 use crate::status::caught;
@@ -31,8 +31,14 @@ impl LockStructure for Mutex {
 /// until the first use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_mutex_init(of: *mut Mutex, name: *const c_char) -> c_int {
-    // SAFETY: by the caller's promise.
-    caught(|| unsafe { write(of, Mutex { lock: std::ptr::null_mut(), name }) }.map(|()| LW_OK))
+    caught(|| {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            text(name)?;
+            write(of, Mutex { lock: std::ptr::null_mut(), name })
+        }
+        .map(|()| LW_OK)
+    })
 }
 
 /// Locks, however long it takes. `LW_E_DEADLOCK`: this thread holds it.

@@ -38,6 +38,7 @@ unsafe extern "C-unwind" {
 }
 
 /// Reads as `recv(2)` does, with its results and `errno`, and updates the connection's stamp.
+/// Descriptors that a peer passes over a Unix socket are closed, as by `recv(2)`.
 ///
 /// # Safety
 /// `buffer` has `length` bytes; `stamp` is NULL or the connection's, which no other thread uses
@@ -60,11 +61,15 @@ pub unsafe extern "C-unwind" fn lw_recv(
     message.msg_controllen = size_of_val(&control);
     // SAFETY: the header points to the caller's buffer and to this function's words, with their
     // sizes. A cancelled thread unwinds through this frame, which has no destructors.
-    let received = unsafe { recvmsg(fd, &raw mut message, flags) };
+    let received = unsafe { recvmsg(fd, &raw mut message, flags | libc::MSG_CMSG_CLOEXEC) };
+    let words = if received < 0 { 0 } else { message.msg_controllen.div_ceil(size_of::<u64>()).min(CONTROL) };
+    for descriptor in stamp::passed(&control[..words]) {
+        // SAFETY: the kernel has opened it in this call, and nobody else knows of it.
+        unsafe { libc::close(descriptor) };
+    }
     if !stamp.is_null() && received != 0 {
-        let words = (message.msg_controllen / size_of::<u64>()).min(CONTROL);
         let at = if received > 0 { stamp::parse(&control[..words]) } else { 0 };
-        // Between `recvmsg` and the return, nothing changes `errno`.
+        // After a failed `recvmsg`, nothing changes `errno`.
         caught(|| {
             // SAFETY: the caller's stamp.
             unsafe { note(stamp, at, usize::try_from(received).ok().map(|received| received == length)) }

@@ -98,7 +98,8 @@ fn describe(arrival: &Arrival, received_ns: u64, reading: Time) -> Result<Reques
     }
     match stamp::age(received_ns, reading) {
         Some(age) => info = info.with_age(Duration::from_nanos(age)),
-        None if arrival.waited_ns > 0 => info = info.with_age(Duration::from_nanos(arrival.waited_ns)),
+        // The program has measured it, however long that is.
+        None if arrival.waited_ns > 0 => info.age = Some(Nanos(arrival.waited_ns)),
         None => {}
     }
     Ok(info)

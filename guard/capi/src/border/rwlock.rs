@@ -1,7 +1,7 @@
 //! Read-write locks with budgets. Does not contain waiting.
 
 use super::lock_types::{LockStructure, delay_ns, end, with};
-use super::pointers::write;
+use super::pointers::{text, write};
 use super::types::LW_OK;
 use crate::locks::{Kind, Wait};
 use crate::status::caught;
@@ -32,8 +32,14 @@ impl LockStructure for RwLock {
 /// until the first use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_rwlock_init(of: *mut RwLock, name: *const c_char) -> c_int {
-    // SAFETY: by the caller's promise.
-    caught(|| unsafe { write(of, RwLock { lock: std::ptr::null_mut(), name }) }.map(|()| LW_OK))
+    caught(|| {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            text(name)?;
+            write(of, RwLock { lock: std::ptr::null_mut(), name })
+        }
+        .map(|()| LW_OK)
+    })
 }
 
 /// Locks for reading, however long it takes.

@@ -165,6 +165,10 @@ static void rejections(lw_gate *gate) {
     EQUAL(LW_REJECT, lw_arrive(gate, &of, &permit));
     EQUAL(LW_R_DEADLINE, permit.reason);
     EQUAL(LW_OK, lw_route_name(gate, 3, "get"));
+    errno = 0;
+    EQUAL(LW_E_ARGUMENT, lw_admin_listen(gate, "nonsense", NULL));
+    EQUAL(LW_E_SYSTEM, lw_admin_listen(gate, "192.0.2.1:80", NULL)); /* No address of a machine. */
+    CHECK(errno == EADDRNOTAVAIL);
     EQUAL(LW_E_ARGUMENT, lw_route_name(gate, 3, NULL));
     length = lw_stats_json(gate, text, sizeof text);
     CHECK(length > 100 && text[0] == '{' && strstr(text, "\"slo_ns\":1000000000"));
@@ -223,8 +227,103 @@ static void locks(lw_gate *gate) {
     EQUAL(LW_OK, lw_sem_post(&disks));
     EQUAL(LW_OK, lw_sem_post(&disks));
     EQUAL(LW_OK, lw_sem_destroy(&disks));
-    EQUAL(LW_OK, lw_sem_init(&disks, "abuse: none", 0));
-    EQUAL(LW_E_ARGUMENT, lw_sem_wait(&disks));
+    lw_sem none = LW_SEM_INIT("abuse: none", 0);
+    EQUAL(LW_E_ARGUMENT, lw_sem_wait(&none));
+    EQUAL(LW_E_ARGUMENT, lw_sem_init(&none, "abuse: none", 0));
+    EQUAL(LW_E_ARGUMENT, lw_sem_init(&none, "\xff", 1));
+    EQUAL(LW_E_ARGUMENT, lw_mutex_init(&mutex, "\xff"));
+    EQUAL(LW_E_ARGUMENT, lw_rwlock_init(&table, "\xff"));
+}
+
+static pthread_key_t key;
+static lw_gate *key_gate;
+
+/* Runs when the thread's request has been left: it can't take up another one, nor lose it. */
+static void at_the_end(void *of) {
+    lw_arrival last = arrival();
+    last.flags = LW_ARRIVE_ENTER;
+    *(int *)of = lw_arrive(key_gate, &last, &(lw_permit){0});
+}
+
+static void *end_with_a_request(void *result) {
+    lw_arrival of = arrival();
+    lw_permit permit;
+    of.flags = LW_ARRIVE_ENTER;
+    EQUAL(LW_ADMIT, lw_arrive(key_gate, &of, &permit));
+    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
+    CHECK(pthread_setspecific(key, result) == 0);
+    return NULL;
+}
+
+static void requests_of_ending_threads(lw_gate *gate) {
+    int result = 0;
+    key_gate = gate;
+    CHECK(pthread_key_create(&key, at_the_end) == 0);
+    in_a_thread(end_with_a_request, &result);
+    EQUAL(LW_E_STATE, result);
+    CHECK(pthread_key_delete(key) == 0);
+}
+
+/* Three threads take requests from a queue of the program's: the gate sees how old they are. */
+static void queue_of_the_program(void) {
+    lw_options of = options();
+    lw_arrival now = arrival();
+    lw_permit waiting[3], permit;
+    lw_gate *gate;
+    of.slo_ns = 20000000;
+    EQUAL(LW_OK, lw_gate_new(&gate, &of));
+    for (int i = 0; i < 3; i++) EQUAL(LW_ADMIT, lw_arrive(gate, &now, &waiting[i]));
+    EQUAL(0, lw_gate_delay_ns(gate));
+    usleep(15000);
+    EQUAL(LW_OK, lw_enter(&waiting[0]));
+    uint64_t delay = lw_gate_delay_ns(gate);
+    CHECK(delay >= 15000000 && lw_budget_left_ns() <= 5000000);
+    EQUAL(LW_OK, lw_leave(&waiting[0]));
+    usleep(15000); /* It has begun: what follows is no queue in front of the threads. */
+    EQUAL(LW_OK, lw_enter(&waiting[0]));
+    CHECK(lw_gate_delay_ns(gate) <= delay);
+    for (int i = 0; i < 3; i++) EQUAL(LW_OK, lw_finish(&waiting[i], LW_DONE));
+    of.slo_ns = 300000000000; /* A wait of ten minutes is one, too. */
+    lw_gate *patient;
+    EQUAL(LW_OK, lw_gate_new(&patient, &of));
+    now.waited_ns = 600000000000;
+    EQUAL(LW_REJECT, lw_arrive(patient, &now, &permit));
+    EQUAL(LW_OK, lw_gate_free(patient));
+    EQUAL(LW_OK, lw_gate_free(gate));
+}
+
+/* Descriptors that a peer passes are not left open. */
+static void passed_descriptors(void) {
+    int ends[2], next, after;
+    char byte = 'x', read[4];
+    lw_stamp stamp;
+    union {
+        struct cmsghdr header;
+        char space[CMSG_SPACE(6 * sizeof(int))];
+    } control;
+    struct iovec part = {&byte, 1};
+    struct msghdr message;
+    memset(&stamp, 0, sizeof stamp);
+    memset(&message, 0, sizeof message);
+    memset(&control, 0, sizeof control);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    message.msg_iov = &part;
+    message.msg_iovlen = 1;
+    message.msg_control = &control;
+    message.msg_controllen = sizeof control;
+    control.header.cmsg_level = SOL_SOCKET;
+    control.header.cmsg_type = SCM_RIGHTS;
+    control.header.cmsg_len = CMSG_LEN(6 * sizeof(int));
+    for (int i = 0; i < 6; i++) ((int *)CMSG_DATA(&control.header))[i] = ends[0];
+    CHECK((next = dup(0)) >= 0 && close(next) == 0);
+    for (int i = 0; i < 3; i++) {
+        CHECK(sendmsg(ends[1], &message, 0) == 1);
+        EQUAL(1, lw_recv(ends[0], read, sizeof read, 0, i == 0 ? NULL : &stamp));
+    }
+    CHECK((after = dup(0)) >= 0 && close(after) == 0);
+    EQUAL(next, after);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 static void stamps(void) {
@@ -330,6 +429,9 @@ int main(void) {
     wrong_permits(gate);
     rejections(gate);
     locks(gate);
+    requests_of_ending_threads(gate);
+    queue_of_the_program();
+    passed_descriptors();
     stamps();
     request_after_a_pause();
 #if !defined(__SANITIZE_ADDRESS__) /* It reports the end of any cancelled thread. */
