@@ -21,6 +21,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
+use tokio::runtime::Handle;
+use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 /// Most connections per backend and thread that wait for a request.
@@ -28,8 +30,8 @@ const IDLE_MAX: usize = 1_024;
 /// Longest that a connection waits for a request. Servers close idle connections after 5 s and more
 /// (Node: 5, nginx: 75); a request that meets a closing one is sent again on another.
 const IDLE_TIME: Duration = Duration::from_secs(30);
-/// Longest that a backend has to close a connection after its only request, and the interval at
-/// which this is checked.
+/// Longest that a backend has to close a connection after its only request, or to take what is on
+/// its way when nobody awaits its answer any more; and the interval at which this is checked.
 const CLOSE_TIME: Duration = Duration::from_secs(1);
 const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Most bytes of an answer's head.
@@ -46,8 +48,34 @@ pub(crate) struct Pool {
 }
 
 struct Idle {
-    sender: SendRequest<RequestBody>,
+    sender: Http1Sender,
     since: Instant,
+}
+
+/// The sending half of a connection of HTTP/1. The connection ends soon after it: a backend that
+/// reads nothing more of a request would else keep the connection, its buffers and its descriptor
+/// for ever.
+pub(crate) struct Http1Sender {
+    sender: SendRequest<RequestBody>,
+    connection: AbortHandle,
+}
+
+impl Drop for Http1Sender {
+    fn drop(&mut self) {
+        if self.connection.is_finished() {
+            return;
+        }
+        let connection = self.connection.clone();
+        match Handle::try_current() {
+            // What is on its way may arrive, and a connection that became another one's is handed
+            // over.
+            Ok(runtime) => drop(runtime.spawn(async move {
+                sleep(CLOSE_TIME).await;
+                connection.abort();
+            })),
+            Err(_) => connection.abort(),
+        }
+    }
 }
 
 /// A connection that serves a request.
@@ -60,7 +88,7 @@ pub(crate) struct Connection {
 /// The sending half of a connection, for one request.
 pub(crate) enum Sender {
     /// A connection of HTTP/1.
-    Http1(SendRequest<RequestBody>),
+    Http1(Http1Sender),
     /// A stream of a connection of HTTP/2.
     Http2(Http2Sender),
 }
@@ -72,7 +100,7 @@ impl Sender {
         request: Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<> {
         match self {
-            Sender::Http1(sender) => Answer::Http1 { future: sender.try_send_request(request) },
+            Sender::Http1(sender) => Answer::Http1 { future: sender.sender.try_send_request(request) },
             Sender::Http2(sender) => Answer::Http2 { future: sender.sender().try_send_request(request) },
         }
     }
@@ -197,11 +225,11 @@ impl Pool {
             let mut builder = http1::Builder::new();
             builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
             let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-            tokio::spawn(async move {
+            let connection = tokio::spawn(async move {
                 // Its error reaches the request that it serves.
                 let _ = connection.with_upgrades().await;
             });
-            Sender::Http1(sender)
+            Sender::Http1(Http1Sender { sender, connection: connection.abort_handle() })
         };
         Ok(Connection { sender, is_reused: false })
     }
@@ -215,7 +243,7 @@ impl Pool {
     pub(crate) fn put(&self, sender: Sender) {
         // A stream of HTTP/2 gives itself back.
         let Sender::Http1(sender) = sender else { return };
-        if sender.is_closed() {
+        if sender.sender.is_closed() {
             return;
         }
         if self.tells_clients() {
@@ -229,13 +257,13 @@ impl Pool {
     }
 
     /// The connection that was used last, so that surplus ones grow old.
-    fn take_idle(&self) -> Option<SendRequest<RequestBody>> {
+    fn take_idle(&self) -> Option<Http1Sender> {
         let mut idle = lock(&self.idle);
         let mut busy: Option<Idle> = None;
         let found = loop {
             match idle.pop() {
-                Some(next) if next.sender.is_closed() => {}
-                Some(next) if next.sender.is_ready() => break Some(next.sender),
+                Some(next) if next.sender.sender.is_closed() => {}
+                Some(next) if next.sender.sender.is_ready() => break Some(next.sender),
                 // It still has to note the end of its last answer.
                 Some(next) => {
                     if let Some(earlier) = busy.replace(next) {
@@ -252,16 +280,16 @@ impl Pool {
 
     /// Closes connections that have waited for long.
     pub(crate) fn close_old(&self) {
-        lock(&self.idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
+        lock(&self.idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.sender.is_closed());
         self.http2.close_old(IDLE_TIME);
     }
 }
 
 /// Waits a moment for the backend to close a connection that it was told to close: the side that
 /// closes first keeps the port for a minute, and a proxy would run out of ports.
-async fn let_close(mut sender: SendRequest<RequestBody>) {
+async fn let_close(mut sender: Http1Sender) {
     let closed = async {
-        while sender.ready().await.is_ok() && !sender.is_closed() {
+        while sender.sender.ready().await.is_ok() && !sender.sender.is_closed() {
             sleep(CLOSE_INTERVAL).await
         }
     };

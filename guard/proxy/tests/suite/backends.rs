@@ -120,6 +120,35 @@ fn a_second_answer_is_nobodys() {
     settle(&proxy);
 }
 
+/// Whether a program of this machine has a connection to the port.
+fn is_connected(port: u16) -> bool {
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let remote = format!(":{port:04X}");
+    // Remote address and state; 01 is an established connection.
+    table.lines().any(|line| {
+        let mut fields = line.split_whitespace().skip(2);
+        fields.next().is_some_and(|address| address.ends_with(&remote)) && fields.next() == Some("01")
+    })
+}
+
+#[test]
+fn a_backend_that_reads_nothing_does_not_keep_its_connection() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let proxy = start(&[listener.local_addr().unwrap()], "[timeouts]\ntotal = \"300ms\"");
+    let mut client = connect(&proxy);
+    client.send("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 30000000\r\n\r\n");
+    let uploading = thread::spawn(move || {
+        // More than all buffers on the way hold. The proxy closes in the middle.
+        client.send(vec![b'x'; 30_000_000]);
+    });
+    let _accepted = listener.accept().unwrap();
+    until("the connection", || is_connected(port));
+    settle(&proxy);
+    until("its end", || !is_connected(port));
+    uploading.join().unwrap();
+}
+
 #[test]
 fn an_answer_before_the_end_of_the_request_passes() {
     let backend = Backend::start(|exchange| {
