@@ -227,19 +227,24 @@ pub(crate) enum Refusal {
     Connection,
 }
 
+/// The error of HTTP/2 behind an error.
+fn of_http2(error: &hyper::Error) -> Option<&h2::Error> {
+    let source = std::error::Error::source(error);
+    std::iter::successors(source, |cause| cause.source()).find_map(|cause| cause.downcast_ref())
+}
+
 /// Whether the backend has said that it has not begun with the request, and will not.
 pub(crate) fn refusal(error: &hyper::Error) -> Option<Refusal> {
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        if let Some(error) = cause.downcast_ref::<h2::Error>() {
-            let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
-            return match (error.is_remote(), error.is_go_away()) {
-                (true, true) => Some(Refusal::Connection),
-                (true, false) if is_refused => Some(Refusal::Stream),
-                _ => None,
-            };
-        }
-        source = cause.source();
+    let error = of_http2(error)?;
+    let is_refused = error.is_reset() && error.reason() == Some(h2::Reason::REFUSED_STREAM);
+    match (error.is_remote(), error.is_go_away()) {
+        (true, true) => Some(Refusal::Connection),
+        (true, false) if is_refused => Some(Refusal::Stream),
+        _ => None,
     }
-    None
+}
+
+/// Whether the failure is that of a stream: its connection goes on.
+pub(crate) fn is_of_stream(error: &hyper::Error) -> bool {
+    of_http2(error).is_some_and(h2::Error::is_reset)
 }

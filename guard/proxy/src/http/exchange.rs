@@ -6,7 +6,7 @@ use super::request_body::RequestBody;
 use super::response_body::Lease;
 use super::{versions, websocket};
 use crate::admission::{ClientFailure, Place, Stream};
-use crate::backend::http2::{Refusal, refusal};
+use crate::backend::http2::{Refusal, is_of_stream, refusal};
 use crate::backend::pool::{Connection, Pool, Sender};
 use crate::settings::Settings;
 use crate::transport::proxy_protocol::Route;
@@ -106,9 +106,11 @@ impl Exchange<'_> {
             };
             // The connection had closed before the request was written: no backend has seen it.
             if let Some(unsent) = error.take_message() {
-                if !is_reused && attempt >= ATTEMPTS {
+                if attempt > ATTEMPTS || (!is_reused && attempt == ATTEMPTS) {
                     return Err(Unanswered { place, failure: Failure::BadAnswer });
                 }
+                // Many connections that wait for requests may have closed at once.
+                needs_new |= attempt == ATTEMPTS;
                 request = unsent;
                 continue;
             }
@@ -123,8 +125,11 @@ impl Exchange<'_> {
                 // A backend that answers garbage has seen the request.
                 _ if error.error().is_parse() => return Err(Unanswered { place, failure: Failure::BadAnswer }),
                 // It closed the connection, which had waited for a request, while this one came
-                // (RFC 9112 §9.3.1). That is no load that the backend has not had.
-                Some(copy) if is_reused && !has_moved => (request, needs_new) = (copy, true),
+                // (RFC 9112 §9.3.1). That is no load that the backend has not had. Once: a backend may
+                // fail at this very request.
+                Some(copy) if is_reused && !needs_new && !is_of_stream(error.error()) => {
+                    (request, needs_new) = (copy, true);
+                }
                 Some(copy) if !has_moved && settings.backends.len() > 1 && admission.try_retry() => {
                     request = copy;
                     (has_moved, needs_new) = (true, true);

@@ -70,7 +70,7 @@ fn a_backend_that_refuses_always_is_not_asked_for_ever() {
     settle(&proxy);
 }
 
-/// A request that the backend may have begun with is not repeated, unless it is idempotent.
+/// A request that the backend may have begun with is not repeated by a reset.
 #[test]
 fn other_resets_are_failures() {
     let count = Arc::new(AtomicUsize::new(0));
@@ -84,7 +84,42 @@ fn other_resets_are_failures() {
     client.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nbody");
     assert_eq!(client.answer().head.status(), 502);
     assert_eq!(count.load(Ordering::SeqCst), 1);
-    assert_eq!(settle(&proxy).failed, 1);
+    // Nor is an idempotent one on this connection, which is well: the stream has failed.
+    for sent in 2..5 {
+        assert_eq!(client.get("/").head.status(), 502);
+        assert_eq!(count.load(Ordering::SeqCst), sent);
+    }
+    assert_eq!(settle(&proxy).failed, 4);
+}
+
+/// A backend that closes its connections at the second request of each fails at this request, and
+/// not by chance: it is sent twice.
+#[test]
+fn a_backend_that_closes_at_a_request_is_not_asked_for_ever() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let seen = Arc::clone(&count);
+    let backend = Http2Backend::raw(move |stream: TcpStream, number| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let mut server = h2::server::Builder::new().handshake::<_, Bytes>(stream).await.unwrap();
+            while let Some(Ok((request, respond))) = server.accept().await {
+                if request.uri().path() == "/fatal" {
+                    seen.fetch_add(1, Ordering::SeqCst);
+                    return;
+                }
+                let (head, body) = request.into_parts();
+                tokio::task::spawn_local(Arrived { head, body, respond, connection: number }.answer(200, "well"));
+            }
+        }
+    });
+    let proxy = start(&[backend.to()], "threads = 1");
+    let mut client = connect(&proxy);
+    for turn in 1..4 {
+        assert_eq!(client.get("/").text(), "well");
+        assert_eq!(client.get("/fatal").head.status(), 502);
+        assert_eq!(count.load(Ordering::SeqCst), 2 * turn);
+    }
+    assert_eq!(settle(&proxy).failed, 3);
 }
 
 /// GOAWAY with a last stream: what came later goes to a new connection, what came before is
