@@ -43,7 +43,7 @@ public:
     int finish(int outcome = LW_DONE) noexcept {
         if (of_.id == 0) return LW_E_STATE;
         int code = lw_finish(&of_, outcome);
-        of_.id = 0;
+        if (code == LW_OK) of_.id = 0; // Another thread may run it now.
         return code;
     }
 };

@@ -112,7 +112,10 @@ impl GateSlot {
     /// The gate's admin port.
     pub(crate) fn admin(&self) -> Result<MutexGuard<'_, Option<Admin>>, Failure> {
         self.open_shards()?;
-        Ok(self.admin.lock().unwrap_or_else(PoisonError::into_inner))
+        let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
+        // Another thread may have freed the gate meanwhile; it ends the port under this lock.
+        self.open_shards()?;
+        Ok(admin)
     }
 
     /// Frees the gate, unless a permit of it has not ended. Ends its admin port.

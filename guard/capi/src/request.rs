@@ -27,8 +27,14 @@ pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs
     let number = thread::number();
     let mut shard = slot.shard(number as usize)?;
     let gate = shard.gate.as_ref().ok_or(Failure::Closed)?;
-    let permit = match gate.admit_at(gate.time_at(reading), request) {
-        Ok(permit) => permit,
+    let now = gate.time_at(reading);
+    let permit = match gate.admit_at(now, request) {
+        Ok(mut permit) => {
+            if !runs {
+                permit.record_wait(now);
+            }
+            permit
+        }
         Err(rejection) => return Ok(Admission::Rejected(rejection)),
     };
     let budget = RequestBudget::of(permit.budget());
@@ -151,13 +157,13 @@ fn end(
     outcome: Outcome,
 ) {
     if let Some(ran) = ran {
-        let queued = match (permit.budget().remaining(), budget.budget().remaining()) {
-            (Some(given), Some(left)) => Nanos(given.0.saturating_sub(left.0)),
+        let locks = match (permit.budget().remaining(), budget.budget().remaining()) {
+            (Some(given), Some(left)) => given.saturating_sub(waited).saturating_sub(left),
             _ => Nanos::ZERO,
         };
         // A thread that waits for a lock occupies no CPU.
-        permit.record_cpu_time(Duration::from_nanos(ran.saturating_sub(queued.saturating_sub(waited)).0));
-        permit.record_queue_time(Duration::from_nanos(queued.0));
+        permit.record_cpu_time(Duration::from_nanos(ran.saturating_sub(locks).0));
+        permit.record_queue_time(Duration::from_nanos((waited + locks).0));
     }
     let now = permit.gate().time_at(now);
     permit.end_at(now, outcome);

@@ -65,6 +65,9 @@ pub enum BuildError {
     Params(#[from] ParamError),
 }
 
+/// Default of [`Builder::max_in_flight`].
+pub(crate) const MAX_IN_FLIGHT: u32 = 65_536;
+
 /// Settings of a gate.
 #[derive(Clone, Debug)]
 pub struct Builder {
@@ -87,7 +90,7 @@ impl Builder {
             algorithm: edge::ALGORITHM,
             params: Vec::new(),
             mode: Mode::Enforce,
-            max_in_flight: 65_536,
+            max_in_flight: MAX_IN_FLIGHT,
             queue_capacity: None,
             decisions: RING_CAPACITY,
             seed: 0,

@@ -1,7 +1,8 @@
 //! The gate: a controller's halves, shared by threads that start and end at any time. Does not
 //! contain the source of requests.
 
-use crate::builder::{BuildError, Builder, Mode};
+use crate::builder::{BuildError, Builder, MAX_IN_FLIGHT, Mode};
+use crate::caller_queue::CallerQueue;
 use crate::counts::GateCounts;
 use crate::delay::DelayEstimator;
 use crate::delay_weight::DelayWeight;
@@ -23,7 +24,7 @@ use leeward_host::sync::{Mutex, lock};
 use leeward_host::{ControlTicker, ControllerBounds, RequestTotals as Sums};
 use leeward_observe::{Decision, DecisionId, DecisionReason, DecisionRing, LifecycleStage, Routes, Source, Tenants};
 use leeward_runtime::clock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -109,11 +110,17 @@ pub(crate) struct Inner {
     mean: CostEstimate,
     /// Time from admission to the answer, by route.
     handler_times: Vec<HandlerTime>,
-    pub(crate) queue: Mutex<DelayEstimator>,
+    queue: Mutex<DelayEstimator>,
+    /// Queue of the caller's own behind the gate, if it has one.
+    pub(crate) caller_queue: OnceLock<Mutex<CallerQueue>>,
     /// Groups of downstream services.
     pub(crate) downstream: DownstreamGroups,
-    /// Largest number of requests in progress per shard.
+    /// Largest number of requests in progress.
+    max_in_flight: u32,
+    /// Largest number of them per shard, where the default limit is shared out among shards.
     shard_limit: u32,
+    /// Their number, where a limit was set: one thread may admit them all.
+    in_flight: Option<AtomicU32>,
     /// Queue in which admitted requests wait for a slot.
     pub(crate) wait_queue: Option<Arc<WaitQueue>>,
     shadow_queue: Mutex<ShadowQueue<ShadowEntry>>,
@@ -189,7 +196,8 @@ impl Gate {
     ) {
         let inner = &*self.0;
         let sojourn = now.since(arrival);
-        if end.cpu_time.is_some() {
+        // A request that a lock has rejected, or whose client has gone, ends sooner than others.
+        if end.cpu_time.is_some() && matches!(end.outcome, Outcome::Completed | Outcome::Failed) {
             let queued = Nanos(u64::try_from(end.queue_time.as_nanos()).unwrap_or(u64::MAX));
             let answered_at = end.answered_at.map_or(now, |at| at.min(now));
             // Capped at the objective: a longer time changes no decision and would take longer to
@@ -198,6 +206,7 @@ impl Gate {
             inner.handler_times[usize::from(end.route)].note(span);
         }
         let route = inner.route_index(end.route, end.outcome);
+        inner.leave();
         let mut shard = lock(&inner.shards[shard]);
         if let Some(span) = end.cpu_time {
             shard.costs[route].record(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
@@ -262,7 +271,10 @@ impl Gate {
     /// The delay as [`Gate::delay`] has it, at a time of the caller's ([`Gate::time_at`]).
     pub fn delay_at(&self, now: Time) -> Duration {
         let delay = match self.0.mode {
-            Mode::Enforce => lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)),
+            Mode::Enforce => {
+                let behind = self.0.delay_behind(now);
+                lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)).max(behind)
+            }
             _ => lock(&self.0.shadow_queue).delay(now),
         };
         Duration::from_nanos(delay.0)
@@ -363,7 +375,9 @@ impl Builder {
             slo,
             mode: self.mode,
             began: clock::process(),
+            max_in_flight: self.max_in_flight,
             shard_limit: self.max_in_flight.div_ceil(shards.len() as u32),
+            in_flight: (self.max_in_flight != MAX_IN_FLIGHT).then(AtomicU32::default),
             tenants: Tenants::new(shards.len()),
             shards,
             ticker: ControlTicker::new(halves.control),
@@ -381,6 +395,7 @@ impl Builder {
             handler_times: (0..ROUTES).map(|_| HandlerTime::default()).collect(),
             // Ages are forgotten after one target delay.
             queue: Mutex::new(DelayEstimator::new(slo.scale(0.4), queue_capacity.is_some())),
+            caller_queue: OnceLock::new(),
             downstream: DownstreamGroups::new(ROUTES),
             wait_queue: queue_capacity.map(|queue_capacity| Arc::new(WaitQueue::new(self.workers, queue_capacity))),
             shadow_queue: Mutex::new(ShadowQueue::default()),
@@ -402,11 +417,31 @@ impl Inner {
             ended
         {
             let route_slot = self.places.find(u32::from(route));
+            self.leave();
             let mut shard = lock(&self.shards[shard]);
             shard.count_end((class, route_slot), Outcome::Completed, sojourn, self.slo);
             shard.end(request, at, Outcome::Completed, sojourn);
         }
         (now, delay, delay)
+    }
+
+    /// Wait in the caller's own queue.
+    fn delay_behind(&self, now: Time) -> Nanos {
+        self.caller_queue.get().map_or(Nanos::ZERO, |queue| lock(queue).delay(now))
+    }
+
+    /// Counts a request in; false: there are as many as may be. `pending`: those of its shard.
+    fn enter(&self, pending: u32) -> bool {
+        let Some(in_flight) = &self.in_flight else { return pending < self.shard_limit };
+        let more = |count: u32| (count < self.max_in_flight).then_some(count + 1);
+        in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Counts a request out that [`Inner::enter`] has counted in.
+    fn leave(&self) {
+        if let Some(in_flight) = &self.in_flight {
+            in_flight.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 
     /// Slot of a request's route in the metrics.
@@ -527,7 +562,7 @@ impl Inner {
             Some(DecisionReason::Late) => limit(self.bounds.stale),
             Some(DecisionReason::Delay) if stage == LifecycleStage::Dequeue => limit(self.bounds.stale),
             Some(DecisionReason::Delay) => limit(self.bounds.arrival_limit),
-            Some(DecisionReason::Concurrency) => u64::from(self.shard_limit).saturating_mul(self.shards.len() as u64),
+            Some(DecisionReason::Concurrency) => self.max_in_flight.into(),
             _ => 0,
         }
     }

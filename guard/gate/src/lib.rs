@@ -36,6 +36,7 @@
 #![forbid(unsafe_code)]
 
 mod builder;
+mod caller_queue;
 mod counts;
 mod delay;
 mod delay_weight;

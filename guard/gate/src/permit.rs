@@ -31,6 +31,8 @@ pub struct Permit {
     downstream: u8,
     /// Check at the end of the wait; present until the request begins, if the gate has a queue.
     dequeue_check: Option<DequeueCheck>,
+    /// Whether it waits in a queue of the caller's own.
+    is_waiting: bool,
     /// `None` after the end, and in shadow mode.
     pending: Option<server::PendingRequest>,
 }
@@ -58,6 +60,7 @@ impl Permit {
             downstream_rejected: None,
             downstream: route,
             dequeue_check: None,
+            is_waiting: false,
             pending: request,
         }
     }
@@ -119,12 +122,19 @@ impl Permit {
         Ok(self)
     }
 
-    /// Records that the request begins at `now`, after a wait in a queue of the caller's own behind
-    /// the gate, such as that of a pool of threads. Its age counts as the delay by which the gate
-    /// rejects arrivals. A request that began when it was admitted needs no such record.
+    /// Records that the request waits from now on in a queue of the caller's own behind the gate,
+    /// such as that of a pool of threads, until [`Permit::record_start`]. The gate rejects arrivals
+    /// by the delay of this queue.
+    pub fn record_wait(&mut self, now: Time) {
+        if self.pending.is_some() && !std::mem::replace(&mut self.is_waiting, true) {
+            lock(self.gate.0.caller_queue.get_or_init(Default::default)).enter(now);
+        }
+    }
+
+    /// Records that the request begins at `now`, after [`Permit::record_wait`].
     pub fn record_start(&mut self, now: Time) {
-        if self.pending.is_some() {
-            lock(&self.gate.0.queue).note(now, self.prior_wait + now.since(self.arrival));
+        if let (true, Some(queue)) = (std::mem::take(&mut self.is_waiting), self.gate.0.caller_queue.get()) {
+            lock(queue).start(now, self.prior_wait + now.since(self.arrival));
         }
     }
 
@@ -203,6 +213,9 @@ impl Permit {
         }
         if let Some(pending) = self.pending.take() {
             let now = now.unwrap_or_else(|| self.gate.now());
+            if let (true, Some(queue)) = (std::mem::take(&mut self.is_waiting), self.gate.0.caller_queue.get()) {
+                lock(queue).leave(now);
+            }
             if let Some(rejected) = self.downstream_rejected {
                 self.gate.0.downstream.note(now, self.downstream, rejected);
             }

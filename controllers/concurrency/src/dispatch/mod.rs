@@ -119,6 +119,12 @@ pub struct Dispatcher<T> {
     next: usize,
 }
 
+/// Mean sojourns after which a request may hang.
+const HANG_SOJOURNS: u64 = 8;
+/// Answers per place, and least number of places that are counted so, by which a request is
+/// overtaken. A backend that takes turns overtakes a long request by fewer.
+const OVERTAKEN: u64 = 2;
+const LEAST_PLACES: u64 = 8;
 /// Requests that may always wait, if there are as many places.
 const MOST_SPARE: usize = 8;
 
@@ -309,6 +315,30 @@ impl<T> Dispatcher<T> {
     /// Mean time from sending a request to its answer; zero before the first.
     pub fn mean_sojourn(&self, backend: usize) -> Nanos {
         self.pools[self.backends[backend].pool].mean_sojourn()
+    }
+
+    /// Time at a backend after which a request may hang: it is late by then, and takes several times
+    /// as long as others.
+    pub fn hang_after(&self, backend: usize) -> Nanos {
+        self.settings.objective.max(self.mean_sojourn(backend) * HANG_SOJOURNS)
+    }
+
+    /// Answers of a backend, or of all that share its limit.
+    pub fn answers(&self, backend: usize) -> u64 {
+        self.pools[self.backends[backend].pool].answers()
+    }
+
+    /// Whether a request hangs that may have done so when there were `answers`: others overtake it,
+    /// so that it does not wait for what they wait for, and its place is free for them. Without
+    /// this, a hundredth of the requests would take all places and lock out the others.
+    ///
+    /// Where such requests have all places, nothing can overtake them. Now and then one of them
+    /// gives its place up for a trial.
+    pub fn is_hung(&mut self, now: Time, backend: usize, answers: u64) -> bool {
+        let least = OVERTAKEN * u64::from(self.limit(backend)).max(LEAST_PLACES);
+        let objective = self.settings.objective;
+        self.answers(backend).saturating_sub(answers) >= least
+            || self.pools[self.backends[backend].pool].is_trial_due(now, objective)
     }
 
     /// Pools whose backends get requests.

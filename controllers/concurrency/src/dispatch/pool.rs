@@ -20,10 +20,15 @@ pub(super) struct Pool {
     has_starved: bool,
     /// Running mean of the time at the backend, ns; 0 before the first answer.
     mean_ns: f64,
+    /// Answers so far.
+    all_answers: u64,
     /// Answers since the last tick, and their running mean per ns while all places were taken.
     answers: u32,
     rate: f64,
     ticked: Time,
+    /// Answers at the last look at a request that may hang, the time since which there are no more,
+    /// or of the last trial, and the time until the next one.
+    trial: (u64, Time, Nanos),
     /// Whether its backend gets no more requests.
     is_retired: bool,
 }
@@ -36,9 +41,11 @@ impl Pool {
             in_flight: 0,
             has_starved: true,
             mean_ns: 0.0,
+            all_answers: 0,
             answers: 0,
             rate: 0.0,
             ticked: Time::ZERO,
+            trial: (u64::MAX, Time::ZERO, Nanos::ZERO),
             is_retired: false,
         }
     }
@@ -91,6 +98,28 @@ impl Pool {
         self.margin.margin()
     }
 
+    /// Whether one more request may be sent although all places are taken: no answer has come for
+    /// the objective, and those that are there may hang. A backend that has stopped gets twice as
+    /// few trials each time.
+    pub(super) fn is_trial_due(&mut self, now: Time, objective: Nanos) -> bool {
+        let limit = self.limit();
+        let (answers, since, interval) = &mut self.trial;
+        if *answers != self.all_answers || self.in_flight < limit {
+            (*answers, *since, *interval) = (self.all_answers, now, objective);
+            return false;
+        }
+        let is_due = now.since(*since) >= *interval;
+        // Where the limit has fallen, several places must be free before a request is sent.
+        if is_due && self.in_flight == limit {
+            (*since, *interval) = (now, *interval * 2);
+        }
+        is_due
+    }
+
+    pub(super) fn answers(&self) -> u64 {
+        self.all_answers
+    }
+
     pub(super) fn mean_sojourn(&self) -> Nanos {
         Nanos(self.mean_ns as u64)
     }
@@ -138,6 +167,7 @@ impl Pool {
         let sojourn = response.sojourn();
         let weight = if self.mean_ns == 0.0 { 1.0 } else { WEIGHT };
         self.mean_ns += weight * (sojourn.0 as f64 - self.mean_ns);
+        self.all_answers += 1;
         self.answers += 1;
         self.margin.push(sojourn);
         self.limit.on_response(response);

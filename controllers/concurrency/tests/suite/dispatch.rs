@@ -351,6 +351,44 @@ fn a_shadow_queue_learns_before_it_rejects() {
 
 /// The bound that keeps the queue short is for those who make it long: a request of the first class
 /// goes before them, and may use all of its time.
+/// A dispatcher with an objective of 100 ms before one backend with four places, all taken at the
+/// beginning.
+fn full() -> Dispatcher<u64> {
+    let settings = DispatchSettings { objective: Nanos::from_millis(100), capacity: CAPACITY, capacity_bytes: BYTES };
+    let mut dispatcher = Dispatcher::new(settings, vec![Box::new(Stepping { limits: vec![4], at: 0 })]);
+    for _ in 0..4 {
+        dispatcher.begin(Time::ZERO, 0);
+    }
+    dispatcher
+}
+
+#[test]
+fn a_request_hangs_that_many_others_overtake() {
+    let mut dispatcher = full();
+    assert_eq!(dispatcher.hang_after(0), Nanos::from_millis(100));
+    let first = dispatcher.answers(0);
+    let mut overtaken = 0;
+    for turn in 0..40_u64 {
+        let now = Time(100_000_000 + turn * 1_000_000);
+        if !dispatcher.is_hung(now, 0, first) {
+            overtaken = turn + 1;
+        }
+        let answer = Answer { now, dispatched: Time(now.0 - 20_000_000), outcome: Outcome::Completed };
+        dispatcher.answer(0, &answer);
+    }
+    assert_eq!(overtaken, 16, "twice as many as eight places");
+    assert_eq!(dispatcher.hang_after(0), Nanos::from_millis(160), "eight times as long as others");
+}
+
+#[test]
+fn where_all_requests_may_hang_one_place_is_tried_ever_more_seldom() {
+    let mut dispatcher = full();
+    // Another request takes the place each time, and hangs, too.
+    let is_trial = |tick: &u64| dispatcher.is_hung(Time(tick * 10_000_000), 0, 0);
+    let trials: Vec<u64> = (1..1_000).filter(is_trial).collect();
+    assert_eq!(trials, [11, 31, 71, 151, 311, 631], "10 ms each: pauses of 100, 200, 400 ms and so on");
+}
+
 #[test]
 fn a_long_queue_of_others_refuses_no_important_request() {
     let settings = DispatchSettings { objective: OBJECTIVE, capacity: 1_000, capacity_bytes: usize::MAX };

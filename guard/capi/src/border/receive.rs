@@ -15,9 +15,12 @@ const CONTROL: usize = 16;
 /// Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening
 /// socket: call it before `listen`.
 ///
-/// `LW_E_SYSTEM`: see `errno`. Requests without stamps are admitted by `waited_ns` alone.
+/// `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps are admitted by `waited_ns` alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn lw_stamp_enable(fd: c_int) -> c_int {
+    if !is_internet(fd) {
+        return Failure::System as c_int;
+    }
     let on: c_int = 1;
     // SAFETY: the option is a number, which lives during the call.
     let result = unsafe {
@@ -30,6 +33,23 @@ pub extern "C" fn lw_stamp_enable(fd: c_int) -> c_int {
         )
     };
     if result == 0 { LW_OK } else { Failure::System as c_int }
+}
+
+/// Whether the kernel stamps what a socket receives. It takes the option for a Unix socket, too, and
+/// ignores it. If not, `errno` has the reason.
+fn is_internet(fd: c_int) -> bool {
+    let (mut domain, mut length) = (0 as c_int, size_of::<c_int>() as libc::socklen_t);
+    // SAFETY: the kernel writes a number of this length, and the thread's own `errno`.
+    unsafe {
+        if libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut domain).cast(), &raw mut length) != 0 {
+            return false;
+        }
+        if matches!(domain, libc::AF_INET | libc::AF_INET6) {
+            return true;
+        }
+        *libc::__errno_location() = libc::EOPNOTSUPP;
+    }
+    false
 }
 
 unsafe extern "C-unwind" {

@@ -40,13 +40,18 @@ impl Gate {
     pub fn admit_at(&self, now: Time, arriving: &RequestInfo) -> Result<Permit, Rejection> {
         let inner = &*self.0;
         let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
-        // In shadow mode, the times are those of the shadow queue.
-        let (now, waited, delay) = match inner.mode {
+        // In shadow mode, the times are those of the shadow queue. `behind` is the wait that is still
+        // to come, in a queue of the caller's own.
+        let (now, waited, delay, behind) = match inner.mode {
             Mode::Enforce => {
                 let (waited, delay) = inner.wait_and_delay(now, arriving);
-                (now, waited, delay)
+                let behind = inner.delay_behind(now);
+                (now, waited, delay.max(behind), behind)
             }
-            Mode::Shadow | Mode::Share(_) => inner.shadow_delays(now, arriving),
+            Mode::Shadow | Mode::Share(_) => {
+                let (now, waited, delay) = inner.shadow_delays(now, arriving);
+                (now, waited, delay, Nanos::ZERO)
+            }
         };
         let weight = inner.delay_weight(arriving.route, service);
         inner.tick(now, weight.weighted(delay));
@@ -69,11 +74,12 @@ impl Gate {
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
             .with_tenant(arriving.tenant)
             .with_cost(inner.cost(arriving.route))
-            .with_budget(deadline::budget(time_left.min(inner.slo), waited, expected))
+            .with_budget(deadline::budget(time_left.min(inner.slo), waited + behind, expected))
             .with_random(random);
         let class = (arrival.priority.level() - 1) / 16;
         let group = arriving.downstream.unwrap_or(arriving.route);
-        let verdict = if shard.pending() >= inner.shard_limit {
+        let has_entered = inner.enter(shard.pending());
+        let verdict = if !has_entered {
             Err(DecisionReason::Concurrency)
         } else if inner.mode == Mode::Enforce && !inner.downstream.admits(now, (group, class), random) {
             // The controller is not asked: a request that is not executed here is no demand on this
@@ -82,6 +88,9 @@ impl Gate {
         } else {
             shard.admit(&arrival, applied_weight.weighted(waited))
         };
+        if has_entered && verdict.is_err() {
+            inner.leave();
+        }
         let verdict = verdict.map_err(|reason| inner.refine_reason(reason, time_left, waited, service));
         shard.counts.arrived += 1;
         shard.by_class.count(class, verdict.as_ref().err().copied());

@@ -175,11 +175,20 @@ fn every_rejection_can_be_explained() {
 
 #[test]
 fn requests_in_flight_stay_within_the_limit() {
-    let gate = Gate::builder(MS(20)).workers(1).max_in_flight(3).build().unwrap();
-    let permits: Vec<_> = (0..3).map(|_| gate.admit(&RequestInfo::default()).unwrap()).collect();
-    assert_eq!(gate.admit(&RequestInfo::default()).unwrap_err().reason, DecisionReason::Concurrency);
-    drop(permits);
-    gate.admit(&RequestInfo::default()).unwrap().finish(Outcome::Completed);
+    // One thread may admit them all, for many workers.
+    for workers in [1, 16] {
+        let gate = Gate::builder(MS(20)).workers(workers).max_in_flight(3).build().unwrap();
+        for _ in 0..3 {
+            let permits: Vec<_> = (0..3).map(|_| gate.admit(&RequestInfo::default()).unwrap()).collect();
+            for _ in 0..2 {
+                assert_eq!(gate.admit(&RequestInfo::default()).unwrap_err().reason, DecisionReason::Concurrency);
+            }
+            // A rejection for another reason takes no place.
+            let _ = gate.admit(&RequestInfo::default().with_age(MS(30)));
+            drop(permits);
+        }
+        gate.admit(&RequestInfo::default()).unwrap().finish(Outcome::Completed);
+    }
 }
 
 #[test]

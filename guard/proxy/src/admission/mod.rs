@@ -208,6 +208,29 @@ impl Admission {
         lock(&self.0.state).dispatcher.is_up(backend)
     }
 
+    /// Time at its backend after which a request may hang; `None`: it holds no place.
+    pub(crate) fn hang_after(&self, stream: &Stream) -> Option<Duration> {
+        let backend = stream.backend()?;
+        Some(Duration::from_nanos(lock(&self.0.state).dispatcher.hang_after(backend).0))
+    }
+
+    /// Looks at a request that may hang, and frees its place if it does. `answers`: those when this
+    /// was first asked. Returns whether to ask again.
+    pub(crate) fn look_for_hang(&self, stream: &Stream, answers: &mut Option<u64>) -> bool {
+        let Some(backend) = stream.backend() else { return false };
+        let mut state = lock(&self.0.state);
+        let earlier = *answers.get_or_insert(state.dispatcher.answers(backend));
+        if !state.dispatcher.is_hung(self.now(), backend, earlier) {
+            return true;
+        }
+        drop(state);
+        stream.record_hang();
+        if let Some(backend) = stream.take_backend() {
+            self.free(backend);
+        }
+        false
+    }
+
     /// A reachable backend for a request that needs no place.
     pub(crate) fn any_backend(&self, except: Option<usize>) -> usize {
         lock(&self.0.state).dispatcher.least_loaded(except)

@@ -37,6 +37,8 @@ pub(crate) struct Stream {
     call_since: AtomicU64,
     /// Whether that call has proved to be a stream.
     is_open_call: AtomicBool,
+    /// Whether it hangs at the backend: others overtake it.
+    is_hung: AtomicBool,
     /// Whether the ticker looks at it.
     is_watched: AtomicBool,
     /// How the client failed to send the request: 0: it did not; else a [`ClientFailure`].
@@ -56,6 +58,16 @@ impl Stream {
     /// The backend, the first time that this is asked: the caller then frees the place.
     pub(super) fn take_backend(&self) -> Option<usize> {
         self.held.swap(0, Ordering::AcqRel).checked_sub(1)
+    }
+
+    /// The backend where it holds a place.
+    pub(super) fn backend(&self) -> Option<usize> {
+        self.held.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Records that it hangs.
+    pub(super) fn record_hang(&self) {
+        self.is_hung.store(true, Ordering::Relaxed);
     }
 
     /// Whether the proxy has waited for the client for longer than this in all. A client that sends
@@ -226,8 +238,11 @@ impl Place {
 
     /// Records the time of the answer, once: the time from which the law learns.
     pub(crate) fn record_answer(&mut self, now: Time, outcome: Outcome) {
-        // The end of a stream says nothing about the backend's speed.
-        if std::mem::replace(&mut self.has_answer, true) || self.slot.stream.open_call().is_some() {
+        // The end of a stream says nothing about the backend's speed, nor does that of a request
+        // that the others have overtaken.
+        let says_nothing =
+            || self.slot.stream.open_call().is_some() || self.slot.stream.is_hung.load(Ordering::Relaxed);
+        if std::mem::replace(&mut self.has_answer, true) || says_nothing() {
             return;
         }
         let of = match outcome {

@@ -23,6 +23,9 @@ use tokio::time::{Instant, timeout_at};
 /// Connections that are tried for a request that no backend has seen.
 const ATTEMPTS: usize = 3;
 
+/// Shortest interval at which a request that may hang is looked at.
+const HANG_INTERVAL: Duration = Duration::from_millis(50);
+
 /// An answer, and what it holds.
 pub(super) struct Answered {
     pub(super) place: Option<Place>,
@@ -189,19 +192,28 @@ impl Exchange<'_> {
     }
 
     /// Waits for the answer; `None`: it does not come in time. The time begins with the last piece
-    /// of the request; a client that sends none has a time-out of its own.
+    /// of the request; a client that sends none has a time-out of its own. A request that hangs
+    /// gives its place to others.
     async fn answer<T>(&self, sent: impl Future<Output = T>) -> Option<T> {
         let admission = &self.worker.admission;
         let mut sent = pin!(sent);
         let longest = self.settings.timeouts.first_byte;
-        let mut waited = Duration::ZERO;
+        let (mut waited, mut answers) = (Duration::ZERO, None);
+        let mut hang_after = admission.hang_after(&self.stream);
         loop {
-            let first_byte = longest.map(|longest| Instant::now() + longest.saturating_sub(waited));
-            let Some(limit) = [first_byte, self.end].into_iter().flatten().min() else { return Some(sent.await) };
+            let rest = |longest: Duration| Instant::now() + longest.saturating_sub(waited);
+            let times = [longest.map(rest), hang_after.map(rest), self.end];
+            let Some(limit) = times.into_iter().flatten().min() else { return Some(sent.await) };
             if let Ok(result) = timeout_at(limit, sent.as_mut()).await {
                 return Some(result);
             }
             waited = Duration::from_nanos(self.stream.backend_wait(admission.now()).0);
+            hang_after = match hang_after.filter(|after| waited >= *after) {
+                None => hang_after,
+                Some(_) => admission
+                    .look_for_hang(&self.stream, &mut answers)
+                    .then(|| waited + (waited / 4).max(HANG_INTERVAL)),
+            };
             if self.end.is_some_and(|end| Instant::now() >= end) || longest.is_some_and(|longest| waited >= longest) {
                 return None;
             }

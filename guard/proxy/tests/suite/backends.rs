@@ -214,6 +214,33 @@ fn requests_go_where_places_are_free() {
     settle(&proxy);
 }
 
+/// A request that hangs gives its place to others: a few of them must not lock out all.
+#[test]
+fn requests_that_hang_keep_no_places() {
+    let backend = Backend::start(|exchange| {
+        if exchange.message().head.target() == "/hang" {
+            exchange.wire.rest();
+        } else {
+            exchange.ok("well");
+        }
+    });
+    let proxy = start(&[backend.address], "limit = \"4\"");
+    let mut hanging: Vec<_> = (0..4).map(|_| connect(&proxy)).collect();
+    for client in &mut hanging {
+        client.send("GET /hang HTTP/1.1\r\nhost: h\r\n\r\n");
+    }
+    backend.request(3);
+    let mut client = connect(&proxy);
+    // All places are taken: one is given up for a trial, the others when they are overtaken.
+    until("a place", || client.get("/").head.status() == 200);
+    until("all places", || {
+        client.get("/");
+        metric(proxy.admission(), "leeward_proxy_backend_in_flight") == 0.0
+    });
+    drop(hanging);
+    settle(&proxy);
+}
+
 #[test]
 fn a_shared_limit_holds_for_the_sum() {
     let hold = Hold::default();
