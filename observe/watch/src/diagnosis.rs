@@ -105,7 +105,7 @@ type Rule = fn(&Facts) -> Option<(Cause, String)>;
 /// explanation. Connections that nobody accepts show themselves, and may keep a CPU busy with
 /// failing calls. Busy CPUs stand before waits, since every thread waits behind a busy CPU. Idle
 /// pools look like locks, so locks stand behind everything that shows where a request is.
-const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, name_resolution, backend, disk, lock];
+const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, backend, name_resolution, disk, lock];
 
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
     (facts.stopped_share >= LASTING).then(|| {
@@ -309,7 +309,7 @@ fn unknown(facts: &Facts) -> String {
         return format!("{}; its processes belong to another user, so the reason is not known", queue(facts));
     }
     let threads = if facts.cpus < 0.5 {
-        "its threads neither run nor wait for a disk or another service: a lock or a timer inside the program, perhaps"
+        "its threads do not run: a lock or a timer inside the program, or a service that it reaches over a Unix socket or UDP, perhaps"
     } else {
         "nothing shows why"
     };
@@ -426,6 +426,12 @@ fn evidence(facts: &Facts) -> Vec<String> {
             number(cpus),
             percent(facts.throttled_share)
         ));
+    }
+    if facts.is_out_of_descriptors {
+        lines.push("descriptors: it has as many open as it may".to_owned());
+    }
+    if facts.stopped_processes >= 0.5 {
+        lines.push(format!("stopped: {} of its processes", number(facts.stopped_processes)));
     }
     for backend in facts.backends.iter().take(3) {
         lines.push(format!(

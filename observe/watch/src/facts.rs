@@ -78,6 +78,8 @@ pub struct Facts {
     pub is_visible: bool,
     /// Share of polls in which all of them were stopped.
     pub stopped_share: f64,
+    /// Processes that are stopped.
+    pub stopped_processes: f64,
     /// CPUs that the processes used.
     pub cpus: f64,
     /// CPUs that they may use.
@@ -170,6 +172,7 @@ impl Facts {
             stopped_share: share(&|poll| {
                 poll.processes.visible > 0 && poll.processes.stopped == poll.processes.visible
             }),
+            stopped_processes: mean(&|poll| poll.processes.stopped.into()),
             cpus: rate(&|poll| poll.processes.cpu.as_secs_f64()),
             threads: mean_threads(polls),
             backends: backends(polls),
@@ -300,6 +303,7 @@ fn mean_threads(polls: &[Poll]) -> ThreadCounts {
         same_futex: mean(|threads| threads.same_futex),
         backend: mean(|threads| threads.backend),
         client: mean(|threads| threads.client),
+        name_server: mean(|threads| threads.name_server),
         sleep: mean(|threads| threads.sleep),
     }
 }

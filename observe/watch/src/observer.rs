@@ -5,14 +5,14 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use leeward_sockdiag::{SockDiagError, SocketReader, TcpListener, TcpSocket, UnixSocket, UnixState};
+use leeward_sockdiag::{SockDiagError, SocketReader, TcpListener, TcpSocket, TcpState, UnixSocket, UnixState};
 
 use crate::connections::ConnectionTable;
 use crate::cpu_budget::{POLLS, PeriodicTask, Share, own_cpu};
 use crate::error::WatchError;
 use crate::facts::Facts;
 use crate::owners;
-use crate::poll::{BackendPoll, Poll, ProcessPoll, Scheduling};
+use crate::poll::{BackendPoll, FrontPoll, Poll, ProcessPoll, Scheduling};
 use crate::processes::{SocketRoles, WatchedProcess, machine_ticks};
 use crate::report::{ListenerReport, ProcessReport, WatchReport};
 use crate::target::{ListenAddress, WatchTarget};
@@ -57,9 +57,13 @@ pub struct Observer {
     /// Connections to backends, from the last list: by inode.
     outgoing: HashMap<u32, TcpSocket>,
     /// UDP sockets to name servers, by inode.
-    name_servers: HashMap<u32, SocketAddr>,
+    name_servers: HashMap<u32, NameServerSocket>,
+    /// First times at which connections were seen that their peers had not accepted.
+    connecting: HashMap<u32, Duration>,
     /// All listening sockets, by inode.
     listening: HashMap<u32, SocketAddr>,
+    /// Whether no sockets were listed so far.
+    is_first_list: bool,
     /// Inodes of connections to backends and of name servers' sockets at the last list.
     seen_outgoing: HashSet<u32>,
     /// Time and cost of the last poll.
@@ -109,7 +113,9 @@ impl Observer {
             listeners: BTreeMap::new(),
             outgoing: HashMap::new(),
             name_servers: HashMap::new(),
+            connecting: HashMap::new(),
             listening: HashMap::new(),
+            is_first_list: true,
             seen_outgoing: HashSet::new(),
             polled: Duration::ZERO,
             last_cost: Duration::ZERO,
@@ -301,7 +307,7 @@ impl Observer {
         let lists_backends = self.target.port.is_none() || self.list_backends.is_due(at, self.share);
         let mut periodic = Duration::ZERO;
         let listeners = &mut self.listeners;
-        let mut outgoing = HashMap::new();
+        let mut outgoing: HashMap<u32, TcpSocket> = HashMap::new();
         let port = self.target.port.filter(|_| !lists_backends);
         self.reader.tcp_connections(port, &mut |socket| match find(listeners, socket.local) {
             Some(watched) => {
@@ -316,12 +322,21 @@ impl Observer {
             None => {}
         })?;
         if lists_backends {
+            let is_first = std::mem::take(&mut self.is_first_list);
+            // The kernel knows no time of a connection on which nothing was sent.
+            let before = std::mem::take(&mut self.connecting);
+            for (inode, socket) in outgoing.iter_mut().filter(|(_, socket)| socket.state == TcpState::SynSent) {
+                let since = before.get(inode).copied().unwrap_or(at);
+                socket.since_sent = at.saturating_sub(since);
+                self.connecting.insert(*inode, since);
+            }
             self.outgoing = outgoing;
+            let before = std::mem::take(&mut self.name_servers);
             let name_servers = &mut self.name_servers;
-            name_servers.clear();
             self.reader.udp_sockets(&mut |socket| {
                 if socket.peer.port() == 53 {
-                    name_servers.insert(socket.inode, socket.peer);
+                    let since = before.get(&socket.inode).map_or((!is_first).then_some(at), |before| before.since);
+                    name_servers.insert(socket.inode, NameServerSocket { peer: socket.peer, since });
                 }
             })?;
             // A service that connects anew for each request holds sockets that were not listed.
@@ -395,6 +410,9 @@ impl Observer {
             let backends: Vec<&TcpSocket> =
                 outgoing.values().filter(|socket| holds(socket.inode) && !is_own(socket.peer)).collect();
             watched.roles.backends = backends.iter().map(|socket| socket.inode).collect();
+            let held: HashMap<u32, NameServerSocket> =
+                name_servers.iter().filter(|(inode, _)| holds(**inode)).map(|(inode, of)| (*inode, *of)).collect();
+            watched.roles.name_servers = held.keys().copied().collect();
             let mut processes = ProcessPoll::default();
             let roles = &watched.roles;
             watched.processes.retain_mut(|process| process.sample(roles, &mut processes));
@@ -405,12 +423,11 @@ impl Observer {
                 processes.scheduling = (!span.is_zero()).then_some(scheduling);
                 counting += own_cpu().saturating_sub(began);
             }
-            let name_server = name_servers
-                .iter()
-                .filter(|(inode, _)| watched.processes.iter().any(|process| process.holds(**inode)))
-                .map(|(_, server)| server.to_string())
-                .min();
-            watched.polls.push_back(Poll { at, front, processes, backends: backends_that_owe(&backends), name_server });
+            let is_waited_for = processes.threads.name_server > 0.0;
+            let asked = held.values().filter(|of| is_waited_for || of.is_query(at));
+            let name_server = asked.map(|of| of.peer.to_string()).min();
+            let backends = backends_that_owe(&backends, longest_wait(&front));
+            watched.polls.push_back(Poll { at, front, processes, backends, name_server });
             while watched.polls.front().is_some_and(|poll| at.saturating_sub(poll.at) > WINDOW) {
                 watched.polls.pop_front();
             }
@@ -452,10 +469,40 @@ fn find(listeners: &mut BTreeMap<ListenAddress, Watched>, local: SocketAddr) -> 
     listeners.get_mut(&address)
 }
 
-/// Backends that owe an answer, summed by address.
-fn backends_that_owe(sockets: &[&TcpSocket]) -> Vec<BackendPoll> {
+/// A UDP socket that is connected to a name server.
+#[derive(Clone, Copy, Debug)]
+struct NameServerSocket {
+    peer: SocketAddr,
+    /// When it was made; `None`: before the first list.
+    since: Option<Duration>,
+}
+
+/// Longest time for which a resolver keeps the socket of a query.
+const QUERY: Duration = Duration::from_secs(15);
+
+impl NameServerSocket {
+    /// Whether it is one that was opened for a query. Event loops keep theirs, asked or not.
+    fn is_query(&self, at: Duration) -> bool {
+        self.since.is_some_and(|since| at.saturating_sub(since) < QUERY)
+    }
+}
+
+/// Longest time for which a request may have waited for a backend: no longer than it is inside, or
+/// about. A worker that waits for its next job waits longer.
+fn longest_wait(front: &FrontPoll) -> Duration {
+    if front.accept_queue > 0 || (front.inside > 0 && front.oldest_inside.is_none()) {
+        return Duration::MAX;
+    }
+    let unread = front.oldest_unread.map(|age| age.at_most.unwrap_or(Duration::MAX));
+    let oldest = front.oldest_inside.max(unread).unwrap_or_default();
+    oldest.saturating_add(oldest / 2).saturating_add(Duration::from_millis(500))
+}
+
+/// Backends that owe an answer, summed by address. One that owes it for longer than `longest` owes
+/// it to no request.
+fn backends_that_owe(sockets: &[&TcpSocket], longest: Duration) -> Vec<BackendPoll> {
     let mut owing: BTreeMap<SocketAddr, BackendPoll> = BTreeMap::new();
-    for socket in sockets.iter().filter(|socket| socket.awaits_answer()) {
+    for socket in sockets.iter().filter(|socket| socket.awaits_answer() && socket.since_sent <= longest) {
         let backend = owing.entry(socket.peer).or_insert_with(|| BackendPoll {
             address: socket.peer.to_string(),
             waiting: 0,
@@ -464,7 +511,7 @@ fn backends_that_owe(sockets: &[&TcpSocket]) -> Vec<BackendPoll> {
         });
         backend.waiting += 1;
         backend.oldest = backend.oldest.max(socket.since_sent);
-        backend.connecting += u32::from(socket.state == leeward_sockdiag::TcpState::SynSent);
+        backend.connecting += u32::from(socket.state == TcpState::SynSent);
     }
     owing.into_values().collect()
 }

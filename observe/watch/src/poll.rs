@@ -128,6 +128,8 @@ pub struct ThreadCounts {
     pub backend: f64,
     /// Waiting for the next request of a client, in a system call on its connection.
     pub client: f64,
+    /// Waiting for a name server.
+    pub name_server: f64,
     /// Sleeping for a time.
     pub sleep: f64,
 }

@@ -1,6 +1,7 @@
 //! Processes that listen: their threads, their CPU time, their quota.
 
 use std::collections::{HashMap, HashSet};
+use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use procfs::process::{FDTarget, LimitValue, Process, Schedstat, Task};
@@ -23,6 +24,8 @@ pub(crate) struct SocketRoles {
     pub(crate) clients: HashSet<u32>,
     /// Connections to backends.
     pub(crate) backends: HashSet<u32>,
+    /// Sockets to name servers.
+    pub(crate) name_servers: HashSet<u32>,
 }
 
 /// A process that listens.
@@ -114,7 +117,11 @@ impl WatchedProcess {
         for task in tasks.iter().cycle().skip(first % tasks.len()).take(sampled) {
             let Ok(stat) = task.stat() else { continue };
             let syscall = if stat.state == 'S' { task.syscall().ok() } else { None };
-            match ThreadWait::of(stat.state, syscall) {
+            let wait = match ThreadWait::of(stat.state, syscall) {
+                ThreadWait::Poll(address) => self.polled(address).map_or(ThreadWait::Other, ThreadWait::Descriptor),
+                wait => wait,
+            };
+            match wait {
                 ThreadWait::Runnable => counts.runnable += scale,
                 ThreadWait::Disk => counts.disk += scale,
                 ThreadWait::Futex { address, is_mutex } => {
@@ -126,13 +133,21 @@ impl WatchedProcess {
                     Some(DescriptorRole::File) => counts.disk += scale,
                     Some(DescriptorRole::Backend) => counts.backend += scale,
                     Some(DescriptorRole::Client) => counts.client += scale,
+                    Some(DescriptorRole::NameServer) => counts.name_server += scale,
                     None => {}
                 },
-                ThreadWait::Other => {}
+                ThreadWait::Poll(_) | ThreadWait::Other => {}
             }
         }
         counts.all += tasks.len() as f64;
         counts.same_futex = counts.same_futex.max(futexes.values().copied().fold(0.0, f64::max));
+    }
+
+    /// The first descriptor of a list that a thread polls.
+    fn polled(&self, address: u64) -> Option<i32> {
+        let mut descriptor = [0; 4];
+        self.process.mem().ok()?.read_exact_at(&mut descriptor, address).ok()?;
+        Some(i32::from_ne_bytes(descriptor))
     }
 
     fn role(&self, descriptor: i32, roles: &SocketRoles) -> Option<DescriptorRole> {
@@ -147,6 +162,8 @@ impl WatchedProcess {
                     Some(DescriptorRole::Client)
                 } else if roles.backends.contains(&inode) {
                     Some(DescriptorRole::Backend)
+                } else if roles.name_servers.contains(&inode) {
+                    Some(DescriptorRole::NameServer)
                 } else {
                     None
                 }
@@ -211,6 +228,7 @@ enum DescriptorRole {
     File,
     Backend,
     Client,
+    NameServer,
 }
 
 /// Idle and total time of this machine's CPUs so far, in clock ticks.

@@ -18,6 +18,8 @@ pub(crate) enum ThreadWait {
     },
     /// A descriptor: bytes to read, or room to write.
     Descriptor(i32),
+    /// One or two descriptors, by a list at this address of the process's memory.
+    Poll(u64),
     /// Time.
     Sleep,
     /// Many descriptors, a child, a signal, or anything else.
@@ -70,6 +72,8 @@ impl ThreadWait {
             | libc::SYS_sendmsg
             | libc::SYS_connect
             | libc::SYS_sendfile => ThreadWait::Descriptor(arguments[0] as i32),
+            // The resolver of C waits so, and programs that read with a time-out.
+            libc::SYS_poll | libc::SYS_ppoll if (1..=2).contains(&arguments[1]) => ThreadWait::Poll(arguments[0]),
             libc::SYS_nanosleep | libc::SYS_clock_nanosleep => ThreadWait::Sleep,
             _ => ThreadWait::Other,
         }
@@ -107,6 +111,8 @@ mod tests {
             ('D', blocked(libc::SYS_read, [3, 0, 0, 0, 0, 0]), ThreadWait::Disk),
             ('S', blocked(libc::SYS_fsync, [3, 0, 0, 0, 0, 0]), ThreadWait::Disk),
             ('S', blocked(libc::SYS_recvfrom, [7, 0, 0, 0, 0, 0]), ThreadWait::Descriptor(7)),
+            ('S', blocked(libc::SYS_poll, [0x7f10, 1, 5_000, 0, 0, 0]), ThreadWait::Poll(0x7f10)),
+            ('S', blocked(libc::SYS_poll, [0x7f10, 300, 5_000, 0, 0, 0]), ThreadWait::Other),
             ('S', blocked(libc::SYS_clock_nanosleep, [0; 6]), ThreadWait::Sleep),
             ('S', blocked(libc::SYS_epoll_pwait, [4, 0, 0, 0, 0, 0]), ThreadWait::Other),
             ('S', futex(0x80, 2), ThreadWait::Futex { address: 0x7f00, is_mutex: true }),

@@ -224,7 +224,7 @@ fn requests_that_hang_keep_no_places() {
             exchange.ok("well");
         }
     });
-    let proxy = start(&[backend.address], "limit = \"4\"");
+    let proxy = start(&[backend.address], "limit = \"4\"\nslo = \"100ms\"");
     let mut hanging: Vec<_> = (0..4).map(|_| connect(&proxy)).collect();
     for client in &mut hanging {
         client.send("GET /hang HTTP/1.1\r\nhost: h\r\n\r\n");
