@@ -16,6 +16,8 @@ const REQUESTS: f64 = 40_000.0;
 /// Requests of a client before the demand changes: client halves adapt to the responses of their
 /// own client.
 const REQUESTS_PER_CLIENT: f64 = 200.0;
+/// Largest factor by which a run is longer because of a resource that serves less than the cores.
+const MOST_LONGER: f64 = 8.0;
 /// Limit of the warm-up with a steady demand, in spans of [`REQUESTS`].
 const SETTLE_SPANS: f64 = 50.0;
 
@@ -78,7 +80,16 @@ pub(super) fn scenario_text(seed: u64) -> String {
         Bimodal => format!("bimodal:{mean}us"),
     };
     let capacity = cores / ((mean + 1.765) * 1e-6);
-    let span = REQUESTS / capacity * 1e3; // ms
+    // What the resource besides the cores serves, if that is less: the run then takes longer, or most
+    // of its requests would be those of the beginning.
+    let busy = match bottleneck {
+        OneLock => share * held,
+        TwoLocks => f64::max(share, 1.0 - share),
+        Disk => held,
+        Cores | Allocator => 0.0,
+    };
+    let longer = (capacity * busy * mean * 1e-6).clamp(1.0, MOST_LONGER);
+    let span = longer * REQUESTS / capacity * 1e3; // ms
     let mut text = format!(
         "id = \"random-{seed}\"\ntitle = \"Drawn from seed {seed}\"\nsource = \"leeward league\"\n\n[server]\ncores = {cores}\n"
     );
@@ -163,7 +174,9 @@ pub fn random_scenario_text(name: &str, registry: &Registry) -> Option<String> {
 pub fn random_case(seed: u64, registry: &Registry) -> Result<BenchmarkCase, ScenarioError> {
     let name = format!("{NAME_PREFIX}{seed}");
     let mut scenario = Scenario::parse(&name, &scenario_text(seed), Path::new(""), &[], false, registry)?;
-    scenario.controllers = default_variants(registry, LockModel::default(), &Default::default());
+    // The cores are scheduled as in the text, so that `leeward run` has the same results.
+    let scheduling = scenario.controllers.first().map(|variant| variant.scheduling.clone()).unwrap_or_default();
+    scenario.controllers = default_variants(registry, LockModel::default(), &scheduling);
     Ok(BenchmarkCase { name, scenario })
 }
 
@@ -183,6 +196,20 @@ mod tests {
         texts.sort();
         texts.dedup();
         assert!(texts.len() > 290, "{} are different", texts.len());
+    }
+
+    #[test]
+    fn a_case_runs_as_its_text_does() {
+        let registry = leeward_sim::oracle::registry();
+        for seed in 0..60 {
+            let case = random_case(seed, &registry).unwrap();
+            let text = random_scenario_text(&case.name, &registry).unwrap();
+            let written = Scenario::parse("text", &text, Path::new(""), &[], false, &registry).unwrap();
+            let of = |scenario: &Scenario| {
+                scenario.controllers.iter().map(|variant| variant.scheduling.clone()).collect::<Vec<_>>()
+            };
+            assert_eq!(of(&case.scenario), of(&written), "{seed}");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::common::{disk, run};
 use leeward_core::units::{Nanos, Rate};
-use leeward_sim::config::{Segment, SimConfig};
+use leeward_sim::config::{Scheduling, Segment, SimConfig};
 use leeward_sim::service_time::ServiceTime;
 
 /// Requests in time, per second.
@@ -70,6 +70,24 @@ fn a_disk_may_stand_behind_many_cores() {
         (config.warmup, config.duration) = (Nanos::from_secs(2), Nanos::from_secs(4));
         let served = in_time(&config, "auto");
         assert!(served > 0.8 * 12_500.0, "{cores} cores: {served}");
+    }
+}
+
+/// Two cores under an allocator, a service of 1 us: a rejection takes as long, so that cores may have
+/// nothing else to do, and no response ends the law's iteration.
+#[test]
+fn rejections_alone_do_not_lock_out() {
+    for seed in [1, 3, 101, 149] {
+        let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(1)), 1.0);
+        config.seed = seed;
+        config.server.cores = 2;
+        config.server.scheduling = Some(Scheduling::new("delay"));
+        (config.network.rtt, config.slo) = (Nanos::from_micros(5), Nanos::from_micros(60));
+        config.workload.clients = 1_000;
+        config.workload.demand[0].rate = Rate(1_446_654.0);
+        (config.warmup, config.duration) = (Nanos::from_millis(150), Nanos::from_millis(250));
+        let served = in_time(&config, "auto");
+        assert!(served > 300_000.0, "seed {seed}: {served}");
     }
 }
 

@@ -53,6 +53,11 @@ const EVIDENCE_SHARE: f64 = 0.01;
 /// as well: rejections keep the cores busy, and only fewer credits prevent them.
 const DECISIVE_SHARE: f64 = 0.25;
 
+/// Share of served arrivals below which the cores do nothing but reject, and the objectives over
+/// which it is taken.
+const HARDLY_SERVED: f64 = 0.1;
+const RECENT_OBJECTIVES: f64 = 2.0;
+
 /// Objectives for which clients get reports after a sign of overload. Signs come and go within a
 /// few round trips, and clients get a report with each response.
 const REPORT_OBJECTIVES: u64 = 20;
@@ -76,6 +81,9 @@ pub(crate) struct AutoLaw {
     ticks: u32,
     active_signal: ActiveSignal,
     objective: Nanos,
+    /// Share of the recent arrivals that were served, and the time of the last tick.
+    served_share: f64,
+    ticked: Time,
     /// Time until which clients get reports of the sojourn time.
     report_until: Time,
     is_occupied: bool,
@@ -106,16 +114,33 @@ impl AutoLaw {
             ticks: 0,
             active_signal: ActiveSignal::Delay,
             objective: config.deadline.max(Nanos(1)),
+            served_share: 1.0,
+            ticked: Time::ZERO,
             report_until: Time::ZERO,
             is_occupied: false,
         }
+    }
+
+    /// Follows the share of served arrivals.
+    fn follow_served(&mut self, signals: &Signals) {
+        let elapsed = signals.now.since(std::mem::replace(&mut self.ticked, signals.now));
+        if signals.arrivals > 0 {
+            let weight = (elapsed.0 as f64 / (self.objective.0 as f64 * RECENT_OBJECTIVES)).min(1.0);
+            let share = (signals.completions as f64 / signals.arrivals as f64).min(1.0);
+            self.served_share += (share - self.served_share) * weight;
+        }
+    }
+
+    /// Whether the queueing delay has reached its target.
+    fn is_delayed(&self, signals: &Signals) -> bool {
+        self.delay.is_overloaded(signals.delay())
     }
 
     /// Reports the sojourn time of nearly all requests to clients while the server is overloaded,
     /// so that clients don't send requests that would be late. Without overload clients send all
     /// requests: each may be in time.
     fn report_sojourn(&mut self, pool: &Pool, signals: &Signals) {
-        let has_queue = self.delay.is_overloaded(signals.delay()) && pool.is_overload_detected();
+        let has_queue = self.is_delayed(signals) && pool.is_overload_detected();
         if self.methods.has_bound() || has_queue {
             self.report_until = signals.now + self.objective * REPORT_OBJECTIVES;
         }
@@ -183,12 +208,13 @@ impl Law for AutoLaw {
 
     fn tick(&mut self, pool: &Pool, signals: &Signals) {
         self.ticks = self.ticks.saturating_add(1);
-        if self.delay.is_overloaded(signals.delay()) {
+        if self.is_delayed(signals) {
             self.is_cpu_bound = true;
             if !self.is_bound_decisive {
                 self.active_signal = ActiveSignal::Delay;
             }
         }
+        self.follow_served(signals);
         let totals = self.methods.tick(pool, &self.samples, signals);
         self.is_occupied = totals.in_server() > signals.arrivals;
         self.regrowth.record(signals, &totals, &self.methods);
@@ -205,6 +231,11 @@ impl Law for AutoLaw {
             ActiveSignal::Efficiency { .. } => {
                 self.regrowth.end();
                 self.efficiency.hold(pool);
+                // Where the cores do nothing but reject, hardly an iteration ends, and only fewer
+                // credits help.
+                if self.served_share < HARDLY_SERVED && self.is_delayed(signals) {
+                    self.delay.step(pool, signals.delay());
+                }
             }
         }
     }
