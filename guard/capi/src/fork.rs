@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use crate::status::{Failure, caught};
-use crate::{log, request, thread};
+use crate::{log, thread};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
@@ -82,6 +82,6 @@ extern "C" fn in_parent() {
 
 extern "C" fn in_child() {
     GENERATION.fetch_add(1, Ordering::Relaxed);
-    request::forget_running();
+    thread::forget_running();
     let _ = FORKING.try_with(Cell::take);
 }

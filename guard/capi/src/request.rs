@@ -109,12 +109,6 @@ fn begin_running(running: Running) {
     thread::set_running(Some(running));
 }
 
-/// In a child process: the thread that forked runs no request of the parent's gates.
-pub(crate) fn forget_running() {
-    thread::set_running(None);
-    budget::replace_running(RequestBudget::none());
-}
-
 fn stop_running(running: Running) {
     thread::set_running(None);
     let account = budget::replace_running(RequestBudget::none());

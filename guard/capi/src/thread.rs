@@ -1,6 +1,7 @@
 //! The calling thread: its number, and the request that it runs. Does not contain requests.
 
 use leeward_core::units::Time;
+use leeward_runtime::budget::{self, RequestBudget};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -60,4 +61,10 @@ pub(crate) fn running() -> Option<Running> {
 #[inline]
 pub(crate) fn set_running(running: Option<Running>) {
     RUNNING.with(|cell| cell.set(running));
+}
+
+/// In a child process: the thread that forked runs no request of the parent's gates.
+pub(crate) fn forget_running() {
+    set_running(None);
+    budget::replace_running(RequestBudget::none());
 }

@@ -317,8 +317,8 @@ impl<T> Dispatcher<T> {
         self.pools[self.backends[backend].pool].mean_sojourn()
     }
 
-    /// Time at a backend after which a request may hang: it is late by then, and takes several times
-    /// as long as others.
+    /// Time at a backend after which a request may hang: it is late by then, and takes several
+    /// times as long as others.
     pub fn hang_after(&self, backend: usize) -> Nanos {
         self.settings.objective.max(self.mean_sojourn(backend) * HANG_SOJOURNS)
     }

@@ -138,8 +138,8 @@ pub unsafe extern "C" fn lw_explain(gate: *const Gate, decision: u64, buffer: *m
 /// Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
 /// from a thread of its own. Stores the port, if `port` is not NULL.
 ///
-/// `LW_E_ARGUMENT`: that is no address. `LW_E_SYSTEM`: the log says why. A program that closes descriptors it did not open must do so
-/// before.
+/// `LW_E_ARGUMENT`: that is no address. `LW_E_SYSTEM`: the log says why. A program that closes
+/// descriptors it did not open must do so before.
 ///
 /// # Safety
 /// `address` and `port` are as the module says.

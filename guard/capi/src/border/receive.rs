@@ -15,7 +15,8 @@ const CONTROL: usize = 16;
 /// Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening
 /// socket: call it before `listen`.
 ///
-/// `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps are admitted by `waited_ns` alone.
+/// `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps are
+/// admitted by `waited_ns` alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn lw_stamp_enable(fd: c_int) -> c_int {
     if !is_internet(fd) {
@@ -35,8 +36,8 @@ pub extern "C" fn lw_stamp_enable(fd: c_int) -> c_int {
     if result == 0 { LW_OK } else { Failure::System as c_int }
 }
 
-/// Whether the kernel stamps what a socket receives. It takes the option for a Unix socket, too, and
-/// ignores it. If not, `errno` has the reason.
+/// Whether the kernel stamps what a socket receives. It takes the option for a Unix socket, too,
+/// and ignores it. If not, `errno` has the reason.
 fn is_internet(fd: c_int) -> bool {
     let (mut domain, mut length) = (0 as c_int, size_of::<c_int>() as libc::socklen_t);
     // SAFETY: the kernel writes a number of this length, and the thread's own `errno`.

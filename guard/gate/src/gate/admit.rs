@@ -40,8 +40,8 @@ impl Gate {
     pub fn admit_at(&self, now: Time, arriving: &RequestInfo) -> Result<Permit, Rejection> {
         let inner = &*self.0;
         let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
-        // In shadow mode, the times are those of the shadow queue. `behind` is the wait that is still
-        // to come, in a queue of the caller's own.
+        // In shadow mode, the times are those of the shadow queue. `behind` is the wait that is
+        // still to come, in a queue of the caller's own.
         let (now, waited, delay, behind) = match inner.mode {
             Mode::Enforce => {
                 let (waited, delay) = inner.wait_and_delay(now, arriving);

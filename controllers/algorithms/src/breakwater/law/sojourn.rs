@@ -17,10 +17,9 @@
 //!   response while nearly all are in time.
 //! - **No harm**: the bound rejects nothing while the queues for cores are as long as the delay
 //!   signal lets them be; the delay signal then decides. Nor does it count responses that such a
-//!   queue made late, which may be over when they leave, or those that are late in a nearly empty
-//!   server. It activates when nearly all requests are no longer in time, and ends when its part has
-//!   grown to the whole objective. A server whose
-//!   queues are all visible hardly meets it.
+//!   queue made late, which may be over when they leave, or those of a nearly empty server. It
+//!   activates when nearly all requests are no longer in time, and ends when its part has grown to
+//!   the whole objective. A server whose queues are all visible hardly meets it.
 
 use super::percentile::SojournPercentile;
 use crate::breakwater::config::Config;
@@ -40,6 +39,10 @@ const LATE_AT_LEAST: f64 = 0.3;
 const TRIAL_MEMORIES: f64 = 256.0;
 /// Responses, in memories, that tell whether half as many requests are late, too.
 const KNOWN_MEMORIES: f64 = 0.1;
+
+/// Share of late responses in a nearly empty server from which they are no excuse: hardly an answer
+/// of these requests is of use, and what they take is missing for others.
+const MOSTLY_LATE: f64 = 0.25;
 
 /// Share of lock rejections from which locks keep their waiting requests in time themselves. Fewer
 /// rejections may be chance: as many requests may miss the objective.
@@ -164,7 +167,9 @@ impl SojournBound {
                 (of_all(std::mem::take(&mut self.lock_drops) as f64) - self.lock_rejection_share) * memories;
             self.waited_share += (of_all(new_of_all.late_by_wait()) - self.waited_share) * memories;
             self.late_share += (new.late as f64 / new.served as f64 - self.late_share) * memories;
-            let excused = self.waited_share + if is_excused { self.percentile.idle_late_share() } else { 0.0 };
+            let idle_late = self.percentile.idle_late_share();
+            let is_late_anyway = is_excused && idle_late < MOSTLY_LATE;
+            let excused = self.waited_share + if is_late_anyway { idle_late } else { 0.0 };
             let explained = if self.late_share > 0.0 { excused / self.late_share } else { 0.0 };
             self.adjust_share(
                 memories,
@@ -222,8 +227,8 @@ impl SojournBound {
 
     /// Moves the part towards the value at which nearly all requests are just in time. Sojourn
     /// times are proportional to the part, so one memory of responses at the present sojourn time
-    /// leads to that value. `seen` is the share of the sojourn that other things than a hidden queue
-    /// explain; 1 or more means all.
+    /// leads to that value. `seen` is the share of the sojourn that has another reason than a hidden
+    /// queue; 1 or more means all.
     fn adjust_share(&mut self, memories: f64, seen: f64) {
         let excess = self.percentile.in_objectives().ln();
         let excess = if excess > 0.0 { excess * (1.0 - seen).max(0.0) } else { excess };
