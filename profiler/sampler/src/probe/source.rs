@@ -45,7 +45,7 @@ impl RequestOptions {
 #[derive(Debug)]
 enum Probes {
     Sockets(SocketProbes),
-    Function(FunctionProbes),
+    Function(Box<FunctionProbes>),
 }
 
 impl Probes {
@@ -137,7 +137,7 @@ impl RequestSource {
         for process in &options.processes {
             probes.attach(*process).map_err(function_refused)?;
         }
-        Ok(RequestSource::new(Probes::Function(probes), targets, shared, options))
+        Ok(RequestSource::new(Probes::Function(Box::new(probes)), targets, shared, options))
     }
 
     fn new(probes: Probes, targets: Targets, shared: Shared, options: &RequestOptions) -> RequestSource {
