@@ -385,7 +385,12 @@ fn idle_connections_are_answered_after_an_upgrade() {
     // A second request for an upgrade is the successor's, once it has taken over.
     process.signal("USR2");
     for client in &mut idle {
-        assert_eq!(client.get("/b"), Some((200, "/b".into(), true)));
+        // The threads of the old process learn of the end one after the other.
+        until("the announcement of the end", || {
+            let (status, path, ends) = client.get("/b").unwrap();
+            assert_eq!((status, path.as_str()), (200, "/b"));
+            ends
+        });
     }
     assert!(process.child.wait().unwrap().success());
     assert_eq!(process.said.lock().unwrap().matches("Starts the program anew").count(), 1);

@@ -290,8 +290,8 @@ int lw_explain(const struct lw_gate *gate,
  Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
  from a thread of its own. Stores the port, if `port` is not NULL.
 
- `LW_E_ARGUMENT`: that is no address. `LW_E_SYSTEM`: the log says why. A program that closes descriptors it did not open must do so
- before.
+ `LW_E_ARGUMENT`: that is no address. `LW_E_SYSTEM`: the log says why. A program that closes
+ descriptors it did not open must do so before.
  */
 int lw_admin_listen(struct lw_gate *gate,
                     const char *address,
@@ -338,7 +338,8 @@ int lw_mutex_destroy(struct lw_mutex *of);
  Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening
  socket: call it before `listen`.
 
- `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps are admitted by `waited_ns` alone.
+ `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps are
+ admitted by `waited_ns` alone.
  */
 int lw_stamp_enable(int fd);
 

@@ -226,8 +226,8 @@ fn calls_of_a_child_that_is_forked_later_are_recorded() {
     let _alone = ALONE.lock();
     let mut source = RequestSource::function("leeward_test_request", &options()).unwrap();
     let pause = std::time::Duration::from_millis(5);
-    // SAFETY: the child calls nothing that takes a lock or memory: its copy of another thread's lock
-    // would never be released.
+    // SAFETY: the child calls nothing that takes a lock or memory: its copy of another thread's
+    // lock would never be released.
     let child = unsafe { libc::fork() };
     if child == 0 {
         for _ in 0..300 {

@@ -15,8 +15,8 @@ const CONTROL: usize = 16;
 /// Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening
 /// socket: call it before `listen`.
 ///
-/// `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps are
-/// admitted by `waited_ns` alone.
+/// `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps
+/// are admitted by `waited_ns` alone.
 #[unsafe(no_mangle)]
 pub extern "C" fn lw_stamp_enable(fd: c_int) -> c_int {
     if !is_internet(fd) {

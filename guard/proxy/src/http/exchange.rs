@@ -128,8 +128,8 @@ impl Exchange<'_> {
                 // A backend that answers garbage has seen the request.
                 _ if error.error().is_parse() => return Err(Unanswered { place, failure: Failure::BadAnswer }),
                 // It closed the connection, which had waited for a request, while this one came
-                // (RFC 9112 §9.3.1). That is no load that the backend has not had. Once: a backend may
-                // fail at this very request.
+                // (RFC 9112 §9.3.1). That is no load that the backend has not had. Once: a backend
+                // may fail at this very request.
                 Some(copy) if is_reused && !needs_new && !is_of_stream(error.error()) => {
                     (request, needs_new) = (copy, true);
                 }

@@ -80,8 +80,8 @@ pub(super) fn scenario_text(seed: u64) -> String {
         Bimodal => format!("bimodal:{mean}us"),
     };
     let capacity = cores / ((mean + 1.765) * 1e-6);
-    // What the resource besides the cores serves, if that is less: the run then takes longer, or most
-    // of its requests would be those of the beginning.
+    // What the resource besides the cores serves, if that is less: the run then takes longer, or
+    // most of its requests would be those of the beginning.
     let busy = match bottleneck {
         OneLock => share * held,
         TwoLocks => f64::max(share, 1.0 - share),

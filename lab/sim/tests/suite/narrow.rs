@@ -73,8 +73,8 @@ fn a_disk_may_stand_behind_many_cores() {
     }
 }
 
-/// Two cores under an allocator, a service of 1 us: a rejection takes as long, so that cores may have
-/// nothing else to do, and no response ends the law's iteration.
+/// Two cores under an allocator, a service of 1 us: a rejection takes as long, so that cores may
+/// have nothing else to do, and no response ends the law's iteration.
 #[test]
 fn rejections_alone_do_not_lock_out() {
     for seed in [1, 3, 101, 149] {

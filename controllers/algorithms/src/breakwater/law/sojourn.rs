@@ -227,7 +227,7 @@ impl SojournBound {
 
     /// Moves the part towards the value at which nearly all requests are just in time. Sojourn
     /// times are proportional to the part, so one memory of responses at the present sojourn time
-    /// leads to that value. `seen` is the share of the sojourn that has another reason than a hidden
+    /// leads to that value. `seen` is the share of the sojourn with another reason than a hidden
     /// queue; 1 or more means all.
     fn adjust_share(&mut self, memories: f64, seen: f64) {
         let excess = self.percentile.in_objectives().ln();
