@@ -338,8 +338,8 @@ int lw_mutex_destroy(struct lw_mutex *of);
  Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening
  socket: call it before `listen`.
 
- `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps are
- admitted by `waited_ns` alone.
+ `LW_E_SYSTEM`: see `errno`; `EOPNOTSUPP`: not a socket of TCP or UDP. Requests without stamps
+ are admitted by `waited_ns` alone.
  */
 int lw_stamp_enable(int fd);
 
