@@ -38,7 +38,7 @@ pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs
         Err(rejection) => return Ok(Admission::Rejected(rejection)),
     };
     let budget = RequestBudget::of(permit.budget());
-    let id = shard.permits.insert(permit, reading, if runs { number } else { 0 }).ok_or(Failure::Limit)?;
+    let id = shard.permits.insert(permit, if runs { number } else { 0 }).ok_or(Failure::Limit)?;
     drop(shard);
     if runs {
         begin_running(Running { gate: slot.number(), id, since: reading });

@@ -1,7 +1,7 @@
 //! A gate's settings from numbers and texts. Does not contain the structure that C fills.
 
 use leeward_core::params::RawParam;
-use leeward_gate::{Builder, Gate, Mode};
+use leeward_gate::{Builder, Gate, Mode, WORKERS_MAX};
 use std::time::Duration;
 
 /// Settings as a program gives them; 0 and an empty text stand for the default.
@@ -20,17 +20,14 @@ pub(crate) struct GateSettings<'a> {
 /// Longest text of parameters.
 const PARAMS_MAX: usize = 4_096;
 
-/// Largest number of threads.
-const THREADS_MAX: u32 = 128;
-
 /// Makes the gate.
 ///
 /// # Errors
 /// Sentence about the setting that is wrong.
 pub(crate) fn build(settings: &GateSettings<'_>) -> Result<Gate, String> {
     let mut builder = Gate::builder(Duration::from_nanos(settings.slo_ns));
-    if settings.threads > THREADS_MAX {
-        return Err(format!("{} threads: at most {THREADS_MAX}", settings.threads));
+    if settings.threads as usize > WORKERS_MAX {
+        return Err(format!("{} threads: at most {WORKERS_MAX}", settings.threads));
     }
     if settings.threads > 0 {
         builder = builder.workers(settings.threads as usize);

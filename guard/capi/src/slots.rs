@@ -21,8 +21,6 @@ const GENERATION_MAX: u64 = (1 << (u64::BITS - INDEX_BITS - TABLE_BITS)) - 1;
 pub(crate) struct AdmittedRequest {
     /// `None`: the slot is free.
     permit: Option<Permit>,
-    /// When it arrived, by the process's clock.
-    arrived: Time,
     /// Budget for queues inside, while no thread runs the request.
     pub(crate) budget: RequestBudget,
     /// Number of the thread that runs the request; 0: none.
@@ -38,14 +36,8 @@ struct Slot {
     request: AdmittedRequest,
 }
 
-const FREE: AdmittedRequest = AdmittedRequest {
-    permit: None,
-    arrived: Time::ZERO,
-    budget: RequestBudget::none(),
-    runner: 0,
-    ran: None,
-    waited: Nanos::ZERO,
-};
+const FREE: AdmittedRequest =
+    AdmittedRequest { permit: None, budget: RequestBudget::none(), runner: 0, ran: None, waited: Nanos::ZERO };
 
 /// Slots for permits. It grows up to a limit and keeps its memory.
 pub(crate) struct PermitTable {
@@ -60,13 +52,14 @@ pub(crate) fn table_of(id: u64) -> usize {
 }
 
 impl AdmittedRequest {
-    /// A thread takes the request up at `now`. Returns how long it has waited for that, the first
-    /// time. The gate learns of it.
+    /// A thread takes the request up at `now`, by the process's clock. Returns how long it has
+    /// waited for that; zero if a thread has run it before.
     pub(crate) fn start(&mut self, now: Time) -> Nanos {
-        let Some(permit) = self.permit.as_mut().filter(|_| self.ran.is_none()) else { return Nanos::ZERO };
-        permit.record_start(permit.gate().time_at(now));
-        self.waited = now.since(self.arrived);
-        self.waited
+        let Some(permit) = &mut self.permit else { return Nanos::ZERO };
+        let now = permit.gate().time_at(now);
+        let waited = permit.record_start(now);
+        self.waited += waited;
+        waited
     }
 }
 
@@ -78,7 +71,7 @@ impl PermitTable {
     /// Keeps a permit of a request that thread `runner` runs; `None`: the table is full, and the
     /// permit is dropped.
     #[inline]
-    pub(crate) fn insert(&mut self, permit: Permit, arrived: Time, runner: u64) -> Option<u64> {
+    pub(crate) fn insert(&mut self, permit: Permit, runner: u64) -> Option<u64> {
         let index = match self.free.pop() {
             Some(index) => index,
             None if self.slots.len() < SLOTS_MAX => {
@@ -92,8 +85,7 @@ impl PermitTable {
         let slot = &mut self.slots[index as usize];
         slot.generation = if slot.generation == GENERATION_MAX { 1 } else { slot.generation + 1 };
         slot.request.budget = RequestBudget::of(permit.budget());
-        (slot.request.arrived, slot.request.waited) = (arrived, Nanos::ZERO);
-        (slot.request.runner, slot.request.ran) = (runner, None);
+        (slot.request.runner, slot.request.ran, slot.request.waited) = (runner, None, Nanos::ZERO);
         slot.request.permit = Some(permit);
         Some(slot.generation << (INDEX_BITS + TABLE_BITS) | self.number << INDEX_BITS | u64::from(index))
     }
@@ -149,7 +141,7 @@ mod tests {
             let (mut table, mut live, mut ended) = (PermitTable::new(5), Vec::new(), HashSet::new());
             for (begins, choice) in steps {
                 if begins || live.is_empty() {
-                    let id = table.insert(admitted(&gate), Time::ZERO, 0).unwrap();
+                    let id = table.insert(admitted(&gate), 0).unwrap();
                     prop_assert!(id != 0 && table_of(id) == 5 && !ended.contains(&id) && !live.contains(&id));
                     live.push(id);
                 } else {
@@ -169,8 +161,8 @@ mod tests {
     fn a_number_of_another_table_names_nothing() {
         let gate = Gate::builder(Duration::from_secs(1)).decisions(16).build().unwrap();
         let (mut one, mut other) = (PermitTable::new(1), PermitTable::new(2));
-        let id = one.insert(admitted(&gate), Time::ZERO, 0).unwrap();
-        let _ = other.insert(admitted(&gate), Time::ZERO, 0).unwrap();
+        let id = one.insert(admitted(&gate), 0).unwrap();
+        let _ = other.insert(admitted(&gate), 0).unwrap();
         assert!(other.get(id).is_none() && one.get(id).is_some());
     }
 }

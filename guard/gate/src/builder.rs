@@ -65,6 +65,9 @@ pub enum BuildError {
     Params(#[from] ParamError),
 }
 
+/// Largest number of threads that execute requests ([`Builder::workers`]).
+pub const WORKERS_MAX: usize = 128;
+
 /// Default of [`Builder::max_in_flight`].
 pub(crate) const MAX_IN_FLIGHT: u32 = 65_536;
 
@@ -97,10 +100,10 @@ impl Builder {
         }
     }
 
-    /// Sets the number of threads that execute requests, at most 128. Default: the CPUs of this
-    /// process.
+    /// Sets the number of threads that execute requests, at most [`WORKERS_MAX`]. Default: the CPUs
+    /// of this process.
     pub fn workers(mut self, workers: usize) -> Self {
-        self.workers = workers.clamp(1, 128);
+        self.workers = workers.clamp(1, WORKERS_MAX);
         self
     }
 

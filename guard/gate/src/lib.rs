@@ -53,7 +53,7 @@ mod request;
 mod shard;
 mod source;
 
-pub use builder::{BuildError, Builder, Mode};
+pub use builder::{BuildError, Builder, Mode, WORKERS_MAX};
 pub use counts::{AnswerCounts, ClassCounts, GateCounts, RouteCounts};
 pub use gate::{Gate, NAME_MAX, Rejection};
 pub use leeward_core::units::Tenant;

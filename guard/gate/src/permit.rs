@@ -1,12 +1,13 @@
 //! Admitted requests. Does not contain the work of a request.
 
+use crate::caller_queue::CallerQueue;
 use crate::gate::{DequeueCheck, Gate, Rejection};
 use crate::outcome::{Outcome, RequestEnd};
 use crate::queue::{WaitError, Waiter};
 use leeward_core::budget::Budget;
 use leeward_core::server;
 use leeward_core::units::{Nanos, Time};
-use leeward_host::sync::lock;
+use leeward_host::sync::{Mutex, lock};
 use std::time::Duration;
 
 /// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`].
@@ -131,11 +132,21 @@ impl Permit {
         }
     }
 
-    /// Records that the request begins at `now`, after [`Permit::record_wait`].
-    pub fn record_start(&mut self, now: Time) {
-        if let (true, Some(queue)) = (std::mem::take(&mut self.is_waiting), self.gate.0.caller_queue.get()) {
-            lock(queue).start(now, self.prior_wait + now.since(self.arrival));
+    /// Records that the request begins at `now`, after [`Permit::record_wait`]. Returns how long it
+    /// has waited since its arrival; zero if it did not wait.
+    pub fn record_start(&mut self, now: Time) -> Nanos {
+        let waited = now.since(self.arrival);
+        let age = self.prior_wait + waited;
+        match self.leave_caller_queue() {
+            Some(queue) => lock(queue).start(now, age),
+            None => return Nanos::ZERO,
         }
+        waited
+    }
+
+    /// The caller's own queue, if the request has waited in it until now.
+    fn leave_caller_queue(&mut self) -> Option<&Mutex<CallerQueue>> {
+        if std::mem::take(&mut self.is_waiting) { self.gate.0.caller_queue.get() } else { None }
     }
 
     /// Time that the request may spend in internal queues; locks check it. Unlimited in shadow
@@ -213,7 +224,7 @@ impl Permit {
         }
         if let Some(pending) = self.pending.take() {
             let now = now.unwrap_or_else(|| self.gate.now());
-            if let (true, Some(queue)) = (std::mem::take(&mut self.is_waiting), self.gate.0.caller_queue.get()) {
+            if let Some(queue) = self.leave_caller_queue() {
                 lock(queue).leave(now);
             }
             if let Some(rejected) = self.downstream_rejected {

@@ -62,8 +62,6 @@ pub struct Observer {
     connecting: HashMap<u32, Duration>,
     /// All listening sockets, by inode.
     listening: HashMap<u32, SocketAddr>,
-    /// Whether no sockets were listed so far.
-    is_first_list: bool,
     /// Inodes of connections to backends and of name servers' sockets at the last list.
     seen_outgoing: HashSet<u32>,
     /// Time and cost of the last poll.
@@ -115,7 +113,6 @@ impl Observer {
             name_servers: HashMap::new(),
             connecting: HashMap::new(),
             listening: HashMap::new(),
-            is_first_list: true,
             seen_outgoing: HashSet::new(),
             polled: Duration::ZERO,
             last_cost: Duration::ZERO,
@@ -322,7 +319,7 @@ impl Observer {
             None => {}
         })?;
         if lists_backends {
-            let is_first = std::mem::take(&mut self.is_first_list);
+            let is_first = self.list_backends.last.is_none();
             // The kernel knows no time of a connection on which nothing was sent.
             let before = std::mem::take(&mut self.connecting);
             for (inode, socket) in outgoing.iter_mut().filter(|(_, socket)| socket.state == TcpState::SynSent) {

@@ -209,7 +209,10 @@ pub const AUTO: &[ParamSpec] = &[
     DEMAND,
     ParamSpec { default: "40 % of the SLO, at most half of what the round trip leaves of it", ..TARGET },
     ParamSpec { default: "2 x target, at most nine tenths of what the round trip leaves of the SLO", ..AQM_THRESHOLD },
-    ParamSpec { default: "aqm_threshold, or what the rest of a request's time leaves of it, at least target", ..STALE },
+    ParamSpec {
+        default: "aqm_threshold, or what the rest of a request's time leaves of the SLO, at least target",
+        ..STALE
+    },
     PERIOD,
     ParamSpec { default: "64; of few sessions more, 4,096 together", ..MAX_WINDOW },
     MIN_POOL,

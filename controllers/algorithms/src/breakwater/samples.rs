@@ -294,7 +294,8 @@ impl Sampler {
         add(&line.waited_nanos, delay.0);
         let longest = self.mean_rest().0.saturating_mul(2);
         let more = delay.0.saturating_sub(self.deadline.0.saturating_sub(longest));
-        let late = if delay > self.long_wait { WHOLE } else { (more * WHOLE).checked_div(longest).unwrap_or(0) };
+        let late =
+            if delay > self.long_wait { WHOLE } else { more.saturating_mul(WHOLE).checked_div(longest).unwrap_or(0) };
         add(&line.late_by_wait, late.min(WHOLE));
     }
 

@@ -328,17 +328,17 @@ impl<T> Dispatcher<T> {
         self.pools[self.backends[backend].pool].answers()
     }
 
-    /// Whether a request hangs that may have done so when there were `answers`: others overtake it,
-    /// so that it does not wait for what they wait for, and its place is free for them. Without
-    /// this, a hundredth of the requests would take all places and lock out the others.
+    /// Whether a request gives its place up that might hang when there were `answers`: others
+    /// overtake it, so that it does not wait for what they wait for. Without this, a hundredth of
+    /// the requests would take all places and lock out the others.
     ///
     /// Where such requests have all places, nothing can overtake them. Now and then one of them
     /// gives its place up for a trial.
-    pub fn is_hung(&mut self, now: Time, backend: usize, answers: u64) -> bool {
+    pub fn gives_up_place(&mut self, now: Time, backend: usize, answers: u64) -> bool {
         let least = OVERTAKEN * u64::from(self.limit(backend)).max(LEAST_PLACES);
         let objective = self.settings.objective;
         self.answers(backend).saturating_sub(answers) >= least
-            || self.pools[self.backends[backend].pool].is_trial_due(now, objective)
+            || self.pools[self.backends[backend].pool].begins_trial(now, objective)
     }
 
     /// Pools whose backends get requests.

@@ -98,10 +98,10 @@ impl Pool {
         self.margin.margin()
     }
 
-    /// Whether one more request may be sent although all places are taken: no answer has come for
-    /// the objective, and those that are there may hang. A backend that has stopped gets twice as
-    /// few trials each time.
-    pub(super) fn is_trial_due(&mut self, now: Time, objective: Nanos) -> bool {
+    /// Begins a trial if it is due: one more request is sent although all places are taken. No
+    /// answer has come for the objective, and the requests that are there may hang. The time until
+    /// the next trial doubles, for the backend may have stopped.
+    pub(super) fn begins_trial(&mut self, now: Time, objective: Nanos) -> bool {
         let limit = self.limit();
         let (answers, since, interval) = &mut self.trial;
         if *answers != self.all_answers || self.in_flight < limit {

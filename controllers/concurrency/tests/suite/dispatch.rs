@@ -370,7 +370,7 @@ fn a_request_hangs_that_many_others_overtake() {
     let mut overtaken = 0;
     for turn in 0..40_u64 {
         let now = Time(100_000_000 + turn * 1_000_000);
-        if !dispatcher.is_hung(now, 0, first) {
+        if !dispatcher.gives_up_place(now, 0, first) {
             overtaken = turn + 1;
         }
         let answer = Answer { now, dispatched: Time(now.0 - 20_000_000), outcome: Outcome::Completed };
@@ -384,7 +384,7 @@ fn a_request_hangs_that_many_others_overtake() {
 fn where_all_requests_may_hang_one_place_is_tried_ever_more_seldom() {
     let mut dispatcher = full();
     // Another request takes the place each time, and hangs, too.
-    let is_trial = |tick: &u64| dispatcher.is_hung(Time(tick * 10_000_000), 0, 0);
+    let is_trial = |tick: &u64| dispatcher.gives_up_place(Time(tick * 10_000_000), 0, 0);
     let trials: Vec<u64> = (1..1_000).filter(is_trial).collect();
     assert_eq!(trials, [11, 31, 71, 151, 311, 631], "10 ms each: pauses of 100, 200, 400 ms and so on");
 }

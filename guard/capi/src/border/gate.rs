@@ -1,6 +1,6 @@
 //! Gates: making, freeing, reporting. Does not contain requests.
 
-use super::pointers::{Sized32, read_sized, text, write, write_text};
+use super::pointers::{Sized32, read_sized, set_errno, text, write, write_text};
 use super::types::{Gate, LW_OK, Options};
 use crate::fork::shared_change;
 use crate::gates::GateSlot;
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn lw_admin_listen(gate: *mut Gate, address: *const c_char
     let code = shared_change(|| {
         if refused.is_none() {
             match report::listen(slot(gate)?, &addresses)? {
-                Ok(number) if port.is_null() => _ = number,
+                Ok(_) if port.is_null() => {}
                 // SAFETY: the caller's number.
                 Ok(number) => unsafe { write(port, number) }?,
                 Err(reason) => refused = Some(reason),
@@ -177,8 +177,7 @@ pub unsafe extern "C" fn lw_admin_listen(gate: *mut Gate, address: *const c_char
             log::message(Level::Error, &sentence);
             Ok(LW_OK)
         });
-        // SAFETY: the calling thread's own number.
-        unsafe { *libc::__errno_location() = error };
+        set_errno(error);
     }
     code
 }

@@ -1,7 +1,7 @@
 //! The lock behind a structure of C, which is made at its first use, and what all structures do
 //! alike. Does not contain the structures.
 
-use super::pointers::text;
+use super::pointers::{text, write};
 use super::types::LW_OK;
 use crate::fork;
 use crate::locks::{Kind, TrackedLock};
@@ -19,6 +19,21 @@ pub(super) trait LockStructure {
     /// # Safety
     /// `of` points to a structure that its initializer has made, and that the caller keeps alive.
     unsafe fn parts(of: *mut Self) -> (*mut *mut c_void, Kind, *const c_char);
+}
+
+/// Initializes a structure, as its initializer in C does, but checks the name at once.
+///
+/// # Safety
+/// `of` is NULL or points to memory for a structure that is not in use; `name` is NULL or a text.
+pub(super) unsafe fn init<S: LockStructure>(of: *mut S, name: *const c_char, value: S) -> c_int {
+    caught(|| {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            text(name)?;
+            write(of, value)
+        }
+        .map(|()| LW_OK)
+    })
 }
 
 /// Calls `call` with the lock behind a structure.

@@ -1,10 +1,7 @@
 //! Mutexes with budgets. Does not contain waiting.
 
-use super::lock_types::{LockStructure, delay_ns, end, with};
-use super::pointers::{text, write};
-use super::types::LW_OK;
+use super::lock_types::{LockStructure, delay_ns, end, init, with};
 use crate::locks::{Kind, Wait};
-use crate::status::caught;
 use std::ffi::{c_char, c_int, c_void};
 
 /// A mutex. `LW_MUTEX_INIT("name")` initializes it. Mutexes of one name share their statistics.
@@ -31,14 +28,8 @@ impl LockStructure for Mutex {
 /// until the first use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_mutex_init(of: *mut Mutex, name: *const c_char) -> c_int {
-    caught(|| {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            text(name)?;
-            write(of, Mutex { lock: std::ptr::null_mut(), name })
-        }
-        .map(|()| LW_OK)
-    })
+    // SAFETY: by the caller's promise.
+    unsafe { init(of, name, Mutex { lock: std::ptr::null_mut(), name }) }
 }
 
 /// Locks, however long it takes. `LW_E_DEADLOCK`: this thread holds it.

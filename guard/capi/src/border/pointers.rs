@@ -1,7 +1,7 @@
 //! Reads and writes through pointers of C. Does not contain the functions that C calls.
 
 use crate::status::Failure;
-use std::ffi::{CStr, c_char};
+use std::ffi::{CStr, c_char, c_int};
 
 /// Structure that begins with its size as a `u32`, and for which all bytes zero are a value.
 ///
@@ -73,6 +73,12 @@ pub(crate) unsafe fn read<T: Copy>(from: *const T) -> Result<T, Failure> {
     }
     // SAFETY: not NULL, aligned, and initialized by the caller's promise.
     Ok(unsafe { from.read() })
+}
+
+/// Sets the calling thread's `errno`.
+pub(crate) fn set_errno(error: c_int) {
+    // SAFETY: the thread's own number.
+    unsafe { *libc::__errno_location() = error };
 }
 
 /// Reads a text; NULL is empty.

@@ -1,7 +1,7 @@
 //! Reads from sockets with the kernel's receive time. Does not contain the layout of control
 //! messages.
 
-use super::pointers::{read, write};
+use super::pointers::{read, set_errno, write};
 use super::types::LW_OK;
 use crate::stamp::{self, Stamp};
 use crate::status::{Failure, caught};
@@ -40,17 +40,14 @@ pub extern "C" fn lw_stamp_enable(fd: c_int) -> c_int {
 /// and ignores it. If not, `errno` has the reason.
 fn is_internet(fd: c_int) -> bool {
     let (mut domain, mut length) = (0 as c_int, size_of::<c_int>() as libc::socklen_t);
-    // SAFETY: the kernel writes a number of this length, and the thread's own `errno`.
-    unsafe {
-        if libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut domain).cast(), &raw mut length) != 0 {
-            return false;
-        }
-        if matches!(domain, libc::AF_INET | libc::AF_INET6) {
-            return true;
-        }
-        *libc::__errno_location() = libc::EOPNOTSUPP;
+    // SAFETY: the kernel writes a number of this length.
+    let result =
+        unsafe { libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_DOMAIN, (&raw mut domain).cast(), &raw mut length) };
+    let is_internet = matches!(domain, libc::AF_INET | libc::AF_INET6);
+    if result == 0 && !is_internet {
+        set_errno(libc::EOPNOTSUPP);
     }
-    false
+    result == 0 && is_internet
 }
 
 unsafe extern "C-unwind" {

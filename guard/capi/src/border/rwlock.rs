@@ -1,10 +1,7 @@
 //! Read-write locks with budgets. Does not contain waiting.
 
-use super::lock_types::{LockStructure, delay_ns, end, with};
-use super::pointers::{text, write};
-use super::types::LW_OK;
+use super::lock_types::{LockStructure, delay_ns, end, init, with};
 use crate::locks::{Kind, Wait};
-use crate::status::caught;
 use std::ffi::{c_char, c_int, c_void};
 
 /// A read-write lock. `LW_RWLOCK_INIT("name")` initializes it. Waiters are served in order of
@@ -32,14 +29,8 @@ impl LockStructure for RwLock {
 /// until the first use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_rwlock_init(of: *mut RwLock, name: *const c_char) -> c_int {
-    caught(|| {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            text(name)?;
-            write(of, RwLock { lock: std::ptr::null_mut(), name })
-        }
-        .map(|()| LW_OK)
-    })
+    // SAFETY: by the caller's promise.
+    unsafe { init(of, name, RwLock { lock: std::ptr::null_mut(), name }) }
 }
 
 /// Locks for reading, however long it takes.

@@ -1,10 +1,8 @@
 //! Semaphores with budgets. Does not contain waiting.
 
-use super::lock_types::{LockStructure, delay_ns, end, with};
-use super::pointers::{text, write};
-use super::types::LW_OK;
+use super::lock_types::{LockStructure, delay_ns, end, init, with};
 use crate::locks::{Kind, Wait};
-use crate::status::{Failure, caught};
+use crate::status::Failure;
 use std::ffi::{c_char, c_int, c_void};
 
 /// A semaphore. `LW_SEM_INIT("name", permits)` initializes it.
@@ -33,17 +31,11 @@ impl LockStructure for Semaphore {
 /// until the first use.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_sem_init(of: *mut Semaphore, name: *const c_char, permits: u32) -> c_int {
-    caught(|| {
-        // SAFETY: by the caller's promise.
-        unsafe {
-            text(name)?;
-            if permits == 0 {
-                return Err(Failure::Argument);
-            }
-            write(of, Semaphore { lock: std::ptr::null_mut(), name, permits })
-        }
-        .map(|()| LW_OK)
-    })
+    if permits == 0 {
+        return Failure::Argument as c_int;
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { init(of, name, Semaphore { lock: std::ptr::null_mut(), name, permits }) }
 }
 
 /// Takes a permit, however long it takes.

@@ -4,6 +4,7 @@
 
 #![cfg(not(loom))]
 
+use crate::random::TestRng;
 use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Class, DecisionReason, Gate, Outcome, Permit, RequestInfo};
 use std::collections::VecDeque;
@@ -14,18 +15,6 @@ const SECOND: u64 = 1_000_000_000;
 const MEAN_NS: f64 = 1_000_000.0;
 /// Cost for the back of reading and rejecting a request.
 const REFUSAL_NS: u64 = 20_000;
-
-struct TestRng(u64);
-
-impl TestRng {
-    fn exponential(&mut self, mean: f64) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        let uniform = (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64;
-        -mean * (1.0 - uniform).ln()
-    }
-}
 
 /// Whether the front reports the back's rejections to its gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

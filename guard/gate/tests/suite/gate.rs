@@ -3,23 +3,13 @@
 
 #![cfg(not(loom))]
 
+use crate::random::TestRng;
 use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Class, DecisionReason, Gate, GateCounts, Mode, Outcome, Permit, RequestInfo, Tenant};
 use leeward_observe::{Snapshot, Source, TENANTS_MAX};
 use std::time::Duration;
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
-
-struct TestRng(u64);
-
-impl TestRng {
-    fn bits(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
-    }
-}
 
 fn arriving(draw: &mut TestRng) -> RequestInfo {
     RequestInfo::default()

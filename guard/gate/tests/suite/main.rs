@@ -5,4 +5,5 @@ mod downstream;
 mod gate;
 mod queue;
 mod queue_order;
+mod random;
 mod shadow;

@@ -4,6 +4,7 @@
 
 #![cfg(not(loom))]
 
+use crate::random::TestRng;
 use leeward_core::units::Time;
 use leeward_gate::{Class, Gate, Mode, Outcome, Permit, RequestInfo, Tenant};
 use std::cmp::Reverse;
@@ -16,22 +17,6 @@ const WORKERS: usize = 2;
 const MEAN_NS: f64 = 500_000.0;
 /// Cost for the worker of reading and rejecting a request.
 const REFUSAL_NS: u64 = 20_000;
-
-struct TestRng(u64);
-
-impl TestRng {
-    /// Uniform in [0, 1).
-    fn uniform(&mut self) -> f64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0.wrapping_mul(0x2545_F491_4F6C_DD1D) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn exponential(&mut self, mean: f64) -> f64 {
-        -mean * (1.0 - self.uniform()).ln()
-    }
-}
 
 /// A request as its client sends it.
 #[derive(Clone, Copy)]

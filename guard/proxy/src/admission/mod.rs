@@ -9,6 +9,7 @@
 //! its client has gone meanwhile, the channel returns the place, and it passes to the next one.
 
 mod counts;
+mod hang;
 mod place;
 mod policy;
 mod reload;
@@ -17,6 +18,7 @@ mod source;
 use crate::backend::address::BackendAddress;
 use crate::settings::Settings;
 use counts::Counts;
+pub(crate) use hang::HangWatch;
 use leeward_concurrency::TICK;
 use leeward_concurrency::dispatch::shadow::ShadowBacklog;
 use leeward_concurrency::dispatch::{Arrival, Dispatch, Dispatcher, QueueKey, QueuedRequest, Refusal};
@@ -189,9 +191,7 @@ impl Admission {
             true
         });
         for stream in stalled {
-            if let Some(backend) = stream.take_backend() {
-                self.free(backend);
-            }
+            self.free_place(&stream);
         }
     }
 
@@ -206,29 +206,6 @@ impl Admission {
     /// Whether a backend is marked as reachable.
     pub(crate) fn is_up(&self, backend: usize) -> bool {
         lock(&self.0.state).dispatcher.is_up(backend)
-    }
-
-    /// Time at its backend after which a request may hang; `None`: it holds no place.
-    pub(crate) fn hang_after(&self, stream: &Stream) -> Option<Duration> {
-        let backend = stream.backend()?;
-        Some(Duration::from_nanos(lock(&self.0.state).dispatcher.hang_after(backend).0))
-    }
-
-    /// Looks at a request that may hang, and frees its place if it does. `answers`: those when this
-    /// was first asked. Returns whether to ask again.
-    pub(crate) fn look_for_hang(&self, stream: &Stream, answers: &mut Option<u64>) -> bool {
-        let Some(backend) = stream.backend() else { return false };
-        let mut state = lock(&self.0.state);
-        let earlier = *answers.get_or_insert(state.dispatcher.answers(backend));
-        if !state.dispatcher.is_hung(self.now(), backend, earlier) {
-            return true;
-        }
-        drop(state);
-        stream.record_hang();
-        if let Some(backend) = stream.take_backend() {
-            self.free(backend);
-        }
-        false
     }
 
     /// A reachable backend for a request that needs no place.
@@ -341,11 +318,14 @@ impl Admission {
         }
     }
 
-    fn free(&self, backend: usize) {
+    /// Frees the place of a request; false: it holds none.
+    fn free_place(&self, stream: &Stream) -> bool {
+        let Some(backend) = stream.take_backend() else { return false };
         let now = self.now();
         let mut done = Vec::new();
         lock(&self.0.state).dispatcher.release(now, backend, &mut done);
         self.deliver(now, done);
+        true
     }
 }
 

@@ -166,11 +166,7 @@ impl Slot {
     }
 
     fn release(&self) -> bool {
-        let backend = self.stream.take_backend();
-        if let Some(backend) = backend {
-            self.admission.free(backend);
-        }
-        backend.is_some()
+        self.admission.free_place(&self.stream)
     }
 }
 

@@ -60,6 +60,16 @@ pub(crate) struct Http1Sender {
     connection: AbortHandle,
 }
 
+impl Http1Sender {
+    fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    fn is_ready(&self) -> bool {
+        self.sender.is_ready()
+    }
+}
+
 impl Drop for Http1Sender {
     fn drop(&mut self) {
         if self.connection.is_finished() {
@@ -243,7 +253,7 @@ impl Pool {
     pub(crate) fn put(&self, sender: Sender) {
         // A stream of HTTP/2 gives itself back.
         let Sender::Http1(sender) = sender else { return };
-        if sender.sender.is_closed() {
+        if sender.is_closed() {
             return;
         }
         if self.tells_clients() {
@@ -262,8 +272,8 @@ impl Pool {
         let mut busy: Option<Idle> = None;
         let found = loop {
             match idle.pop() {
-                Some(next) if next.sender.sender.is_closed() => {}
-                Some(next) if next.sender.sender.is_ready() => break Some(next.sender),
+                Some(next) if next.sender.is_closed() => {}
+                Some(next) if next.sender.is_ready() => break Some(next.sender),
                 // It still has to note the end of its last answer.
                 Some(next) => {
                     if let Some(earlier) = busy.replace(next) {
@@ -280,7 +290,7 @@ impl Pool {
 
     /// Closes connections that have waited for long.
     pub(crate) fn close_old(&self) {
-        lock(&self.idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.sender.is_closed());
+        lock(&self.idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
         self.http2.close_old(IDLE_TIME);
     }
 }
@@ -289,7 +299,7 @@ impl Pool {
 /// closes first keeps the port for a minute, and a proxy would run out of ports.
 async fn let_close(mut sender: Http1Sender) {
     let closed = async {
-        while sender.sender.ready().await.is_ok() && !sender.sender.is_closed() {
+        while sender.sender.ready().await.is_ok() && !sender.is_closed() {
             sleep(CLOSE_INTERVAL).await
         }
     };

@@ -5,7 +5,7 @@ use super::answer::Failure;
 use super::request_body::RequestBody;
 use super::response_body::Lease;
 use super::{versions, websocket};
-use crate::admission::{ClientFailure, Place, Stream};
+use crate::admission::{ClientFailure, HangWatch, Place, Stream};
 use crate::backend::http2::{Refusal, is_of_stream, refusal};
 use crate::backend::pool::{Connection, Pool, Sender};
 use crate::settings::Settings;
@@ -22,9 +22,6 @@ use tokio::time::{Instant, timeout_at};
 
 /// Connections that are tried for a request that no backend has seen.
 const ATTEMPTS: usize = 3;
-
-/// Shortest interval at which a request that may hang is looked at.
-const HANG_INTERVAL: Duration = Duration::from_millis(50);
 
 /// An answer, and what it holds.
 pub(super) struct Answered {
@@ -198,22 +195,16 @@ impl Exchange<'_> {
         let admission = &self.worker.admission;
         let mut sent = pin!(sent);
         let longest = self.settings.timeouts.first_byte;
-        let (mut waited, mut answers) = (Duration::ZERO, None);
-        let mut hang_after = admission.hang_after(&self.stream);
+        let (mut waited, mut hang) = (Duration::ZERO, HangWatch::new(admission, &self.stream));
         loop {
             let rest = |longest: Duration| Instant::now() + longest.saturating_sub(waited);
-            let times = [longest.map(rest), hang_after.map(rest), self.end];
+            let times = [longest.map(rest), hang.next().map(rest), self.end];
             let Some(limit) = times.into_iter().flatten().min() else { return Some(sent.await) };
             if let Ok(result) = timeout_at(limit, sent.as_mut()).await {
                 return Some(result);
             }
             waited = Duration::from_nanos(self.stream.backend_wait(admission.now()).0);
-            hang_after = match hang_after.filter(|after| waited >= *after) {
-                None => hang_after,
-                Some(_) => admission
-                    .look_for_hang(&self.stream, &mut answers)
-                    .then(|| waited + (waited / 4).max(HANG_INTERVAL)),
-            };
+            hang.look(admission, &self.stream, waited);
             if self.end.is_some_and(|end| Instant::now() >= end) || longest.is_some_and(|longest| waited >= longest) {
                 return None;
             }

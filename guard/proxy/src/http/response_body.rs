@@ -3,7 +3,7 @@
 
 use crate::access_log::entry::OpenEntry;
 use crate::activity::Busy;
-use crate::admission::Place;
+use crate::admission::{HangWatch, Place};
 use crate::backend::pool::{Pool, Sender};
 use crate::settings::PlaceEnd;
 use bytes::Bytes;
@@ -125,8 +125,16 @@ pub(crate) struct BackendBody {
     rest: Bytes,
     is_watched: bool,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Time at which the present wait for the backend ends.
+    /// The present wait for the backend.
+    wait: Option<Wait>,
+}
+
+/// A wait for the backend's next piece.
+struct Wait {
+    since: Instant,
+    /// Time at which it ends.
     limit: Option<Instant>,
+    hang: HangWatch,
 }
 
 impl Lease {
@@ -156,7 +164,7 @@ impl BackendBody {
             rest: Bytes::new(),
             is_watched: false,
             timer: None,
-            limit: None,
+            wait: None,
         }
     }
 
@@ -188,7 +196,7 @@ impl BackendBody {
     fn note(&mut self, bytes: u64) {
         let is_first = self.bytes == 0 && bytes > 0;
         self.bytes += bytes;
-        (self.timer, self.limit) = (None, None);
+        (self.timer, self.wait) = (None, None);
         let Some(place) = &mut self.place else { return };
         let now = place.admission().now();
         if self.until == PlaceEnd::FirstByte && is_first {
@@ -261,13 +269,28 @@ impl BackendBody {
         if let (Some(place), true) = (&self.place, self.is_watched) {
             place.stream().wait_for_backend(place.admission().now());
         }
-        if self.limit.is_none() {
-            let idle = self.times.idle.map(|idle| Instant::now() + idle);
-            self.limit = [idle, self.times.end].into_iter().flatten().min();
+        let (place, times) = (self.place.as_ref(), self.times);
+        let wait = self.wait.get_or_insert_with(|| {
+            let since = Instant::now();
+            let limit = [times.idle.map(|idle| since + idle), times.end].into_iter().flatten().min();
+            let hang = place.map(|place| HangWatch::new(place.admission(), &place.stream()));
+            Wait { since, limit, hang: hang.unwrap_or_default() }
+        });
+        loop {
+            let look = wait.hang.next().map(|after| wait.since + after);
+            let Some(until) = [wait.limit, look].into_iter().flatten().min() else { return Poll::Pending };
+            let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(until)));
+            if timer.as_mut().poll(context).is_pending() {
+                return Poll::Pending;
+            }
+            self.timer = None;
+            if wait.limit.is_some_and(|limit| Instant::now() >= limit) {
+                return self.fail(ResponseBodyError::Timeout);
+            }
+            if let Some(place) = place {
+                wait.hang.look(place.admission(), &place.stream(), wait.since.elapsed());
+            }
         }
-        let Some(limit) = self.limit else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(limit)));
-        if timer.as_mut().poll(context).is_ready() { self.fail(ResponseBodyError::Timeout) } else { Poll::Pending }
     }
 }
 

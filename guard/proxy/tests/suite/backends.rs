@@ -214,11 +214,20 @@ fn requests_go_where_places_are_free() {
     settle(&proxy);
 }
 
-/// A request that hangs gives its place to others: a few of them must not lock out all.
+/// A request that hangs, before its answer or in the middle of it, gives its place to others: a few
+/// of them must not lock out all.
 #[test]
 fn requests_that_hang_keep_no_places() {
-    let backend = Backend::start(|exchange| {
+    for begun in ["", "HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nabc"] {
+        keep_no_places(begun);
+    }
+}
+
+/// Requests hang after these bytes of their answers.
+fn keep_no_places(begun: &'static str) {
+    let backend = Backend::start(move |exchange| {
         if exchange.message().head.target() == "/hang" {
+            exchange.raw(begun);
             exchange.wire.rest();
         } else {
             exchange.ok("well");

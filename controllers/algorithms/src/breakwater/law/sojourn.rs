@@ -168,9 +168,9 @@ impl SojournBound {
             self.waited_share += (of_all(new_of_all.late_by_wait()) - self.waited_share) * memories;
             self.late_share += (new.late as f64 / new.served as f64 - self.late_share) * memories;
             let idle_late = self.percentile.idle_late_share();
-            let is_late_anyway = is_excused && idle_late < MOSTLY_LATE;
-            let excused = self.waited_share + if is_late_anyway { idle_late } else { 0.0 };
-            let explained = if self.late_share > 0.0 { excused / self.late_share } else { 0.0 };
+            let is_excuse = is_excused && idle_late < MOSTLY_LATE;
+            let no_queue = self.waited_share + if is_excuse { idle_late } else { 0.0 };
+            let explained = if self.late_share > 0.0 { no_queue / self.late_share } else { 0.0 };
             self.adjust_share(
                 memories,
                 if self.lock_rejection_share > LOCK_REJECTION_SHARE { 1.0 } else { seen.max(explained) },

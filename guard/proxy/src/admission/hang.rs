@@ -1,0 +1,52 @@
+//! Requests that hang at their backends: when to look at one, and how it gives its place up. Does
+//! not contain the judgement ([`leeward_concurrency::dispatch`]).
+
+use super::{Admission, Stream};
+use leeward_host::sync::lock;
+use std::time::Duration;
+
+/// Shortest interval between two looks at a request.
+const SHORTEST: Duration = Duration::from_millis(50);
+
+/// Watches a request while it waits for its backend.
+#[derive(Debug, Default)]
+pub(crate) struct HangWatch {
+    /// Wait after which the request is looked at; `None`: it is not, any more.
+    next: Option<Duration>,
+    /// Answers of the backend at the first look.
+    answers: Option<u64>,
+}
+
+impl HangWatch {
+    /// Watches a request that begins to wait.
+    pub(crate) fn new(admission: &Admission, stream: &Stream) -> HangWatch {
+        let next = stream.backend().map(|backend| {
+            let after = lock(&admission.0.state).dispatcher.hang_after(backend);
+            Duration::from_nanos(after.0)
+        });
+        HangWatch { next, answers: None }
+    }
+
+    /// Wait after which [`HangWatch::look`] has something to do.
+    pub(crate) fn next(&self) -> Option<Duration> {
+        self.next
+    }
+
+    /// Looks at the request, which has waited for so long, and frees its place if it hangs.
+    pub(crate) fn look(&mut self, admission: &Admission, stream: &Stream, waited: Duration) {
+        if self.next.is_none_or(|next| waited < next) {
+            return;
+        }
+        self.next = stream.backend().and_then(|backend| {
+            let mut state = lock(&admission.0.state);
+            let earlier = *self.answers.get_or_insert(state.dispatcher.answers(backend));
+            let hangs = state.dispatcher.gives_up_place(admission.now(), backend, earlier);
+            drop(state);
+            if hangs {
+                stream.record_hang();
+                admission.free_place(stream);
+            }
+            (!hangs).then(|| waited + (waited / 4).max(SHORTEST))
+        });
+    }
+}
