@@ -373,7 +373,8 @@ int lw_arrive(struct lw_gate *gate,
 
 /*
  This thread runs the request from now on: locks charge its budget, and its time counts as the
- request's cost. The time since `lw_arrive` counts as a queue, the first time. `LW_E_STATE`: the thread runs another one, or another thread runs this one.
+ request's cost. The time since `lw_arrive` counts as a queue, the first time.
+ `LW_E_STATE`: the thread runs another one, or another thread runs this one.
  */
 int lw_enter(const struct lw_permit *permit);
 

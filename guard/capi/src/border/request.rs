@@ -106,7 +106,8 @@ fn describe(arrival: &Arrival, received_ns: u64, reading: Time) -> Result<Reques
 }
 
 /// This thread runs the request from now on: locks charge its budget, and its time counts as the
-/// request's cost. The time since `lw_arrive` counts as a queue, the first time. `LW_E_STATE`: the thread runs another one, or another thread runs this one.
+/// request's cost. The time since `lw_arrive` counts as a queue, the first time.
+/// `LW_E_STATE`: the thread runs another one, or another thread runs this one.
 ///
 /// # Safety
 /// `permit` is as the module says.
