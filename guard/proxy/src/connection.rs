@@ -27,10 +27,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use leeward_host::sync::lock;
 use std::future::poll_fn;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWrite, copy_bidirectional};
+use tokio::io::{AsyncReadExt, copy_bidirectional};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -41,6 +41,8 @@ const HEAD_MAX: usize = 64 << 10;
 const SLEEP_AFTER: Duration = Duration::from_millis(250);
 const SLEEP_AFTER_OF_MANY: Duration = Duration::from_millis(50);
 const MANY: usize = 1_000;
+/// Longest time in which what a client still sends is read after the last answer.
+const END_TIME: Duration = Duration::from_secs(1);
 /// Bytes that are read to tell HTTP/2 from HTTP/1: most heads are shorter.
 const FIRST_READ: usize = 1_024;
 
@@ -170,6 +172,7 @@ impl Client {
         builder.timer(TokioTimer::new()).header_read_timeout(idle).max_headers(HEADERS_MAX);
         // A buffer may hold more than its bound for a moment, and a head with it.
         builder.max_buf_size(HEAD_MAX).max_header_size(HEAD_MAX);
+        let end_check = stream.end_check();
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut started = activity.started();
         let mut is_stopping = false;
@@ -193,6 +196,7 @@ impl Client {
                     let now = activity.started();
                     let is_idle = now == started && activity.is_idle();
                     started = now;
+                    end_check.store(!activity.is_idle(), Ordering::Relaxed);
                     if is_idle && !is_stopping && now > 0 {
                         let parts = connection.into_parts();
                         let stream = parts.io.into_inner();
@@ -214,7 +218,7 @@ impl Client {
             // An end without notice is how such connections often end.
             let _ = copy_bidirectional(&mut stream, &mut TokioIo::new(backend)).await;
         } else {
-            let _ = poll_fn(|context| Pin::new(&mut stream).poll_shutdown(context)).await;
+            Box::pin(stream.end(END_TIME)).await;
         }
         ConnectionState::Ended
     }

@@ -58,9 +58,10 @@ impl Proxy {
     /// Reads the files that settings name, and starts nothing.
     ///
     /// # Errors
-    /// [`ProxyError::Certificates`].
+    /// [`ProxyError::Certificates`], or [`ProxyError::AccessLog`].
     pub fn check(settings: &Settings) -> Result<(), ProxyError> {
-        Certificates::open(settings).map(drop)
+        Certificates::open(settings)?;
+        OpenedLog::check(&settings.access_log)
     }
 
     /// Starts on a socket that listens already.

@@ -54,6 +54,8 @@ pub(crate) struct OpenEntry {
     entry: Option<Entry>,
     arrived: Time,
     dispatched: Option<Time>,
+    /// Whether the answer is the backend's.
+    has_answered: bool,
 }
 
 impl OpenEntry {
@@ -85,7 +87,8 @@ impl OpenEntry {
             reason: None,
             decision: None,
         };
-        OpenEntry { sender: sender.clone(), entry: Some(entry), arrived: clock::process(), dispatched: None }
+        let (sender, arrived) = (sender.clone(), clock::process());
+        OpenEntry { sender, entry: Some(entry), arrived, dispatched: None, has_answered: false }
     }
 
     /// Records how the request is treated.
@@ -104,11 +107,12 @@ impl OpenEntry {
         self.dispatched = is_sent.then_some(now);
     }
 
-    /// Records the backend that answers.
-    pub(crate) fn record_backend(&mut self, backend: String) {
+    /// Records the backend that the request was sent to, and whether it has answered.
+    pub(crate) fn record_backend(&mut self, backend: String, has_answered: bool) {
         if let Some(entry) = &mut self.entry {
             entry.backend = Some(backend);
         }
+        self.has_answered = has_answered;
     }
 
     /// Records the head of the answer.
@@ -116,7 +120,7 @@ impl OpenEntry {
         let Some(entry) = &mut self.entry else { return };
         entry.status = Some(response.status().as_u16());
         // A backend may have such headers, too: it may be a proxy.
-        if entry.backend.is_none() {
+        if !self.has_answered {
             entry.reason = header(response.headers(), REASON, ID_MAX);
             entry.decision = header(response.headers(), DECISION, ID_MAX);
         }

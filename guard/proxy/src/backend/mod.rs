@@ -6,3 +6,4 @@ pub(crate) mod connector;
 pub(crate) mod health;
 pub(crate) mod http2;
 pub(crate) mod pool;
+mod stream;

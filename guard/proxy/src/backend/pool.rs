@@ -5,6 +5,7 @@
 use super::address::BackendAddress;
 use super::connector::Connector;
 use super::http2::{self, Http2Connections, Http2Sender, Opening};
+use super::stream::BackendStream;
 use crate::http::request_body::RequestBody;
 use crate::transport::proxy_protocol::Route;
 use crate::transport::stream::Protocol;
@@ -234,7 +235,8 @@ impl Pool {
         } else {
             let mut builder = http1::Builder::new();
             builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
-            let (sender, connection) = builder.handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+            let io = TokioIo::new(BackendStream::new(stream));
+            let (sender, connection) = builder.handshake(io).await.map_err(io::Error::other)?;
             let connection = tokio::spawn(async move {
                 // Its error reaches the request that it serves.
                 let _ = connection.with_upgrades().await;

@@ -33,6 +33,8 @@ pub(super) struct Answered {
 /// A request without an answer.
 pub(super) struct Unanswered {
     pub(super) place: Option<Place>,
+    /// The backend that was tried last.
+    pub(super) pool: Arc<Pool>,
     pub(super) failure: Failure,
 }
 
@@ -71,7 +73,7 @@ impl Exchange<'_> {
                     admission.set_up(backend, false);
                 }
                 if attempt >= ATTEMPTS.min(settings.backends.len()) {
-                    return Err(Unanswered { place, failure: Failure::Unreachable });
+                    return Err(Unanswered { place, pool, failure: Failure::Unreachable });
                 }
                 backend = self.elsewhere(&mut place, backend);
                 continue;
@@ -80,13 +82,13 @@ impl Exchange<'_> {
             let failed = if sender.is_http2() {
                 match Box::pin(self.ask_http2(&mut sender, request, &pool)).await {
                     Ok(response) => Ok(response),
-                    Err(Http2Failure::Unanswerable(failure)) => return Err(Unanswered { place, failure }),
+                    Err(Http2Failure::Unanswerable(failure)) => return Err(Unanswered { place, pool, failure }),
                     Err(Http2Failure::Unprocessed(again)) if attempt < ATTEMPTS => {
                         request = again;
                         continue;
                     }
                     Err(Http2Failure::Unprocessed(_)) => {
-                        return Err(Unanswered { place, failure: Failure::BadAnswer });
+                        return Err(Unanswered { place, pool, failure: Failure::BadAnswer });
                     }
                     Err(Http2Failure::Error(error)) => Err(error),
                 }
@@ -94,7 +96,7 @@ impl Exchange<'_> {
                 self.stream.record_piece(admission.now());
                 match self.answer(sender.try_send_request(request)).await {
                     Some(result) => result,
-                    None => return Err(Unanswered { place, failure: Failure::BackendTimeout }),
+                    None => return Err(Unanswered { place, pool, failure: Failure::BackendTimeout }),
                 }
             };
             let mut error = match failed {
@@ -107,7 +109,7 @@ impl Exchange<'_> {
             // The connection had closed before the request was written: no backend has seen it.
             if let Some(unsent) = error.take_message() {
                 if attempt > ATTEMPTS || (!is_reused && attempt == ATTEMPTS) {
-                    return Err(Unanswered { place, failure: Failure::BadAnswer });
+                    return Err(Unanswered { place, pool, failure: Failure::BadAnswer });
                 }
                 // Many connections that wait for requests may have closed at once.
                 needs_new |= attempt == ATTEMPTS;
@@ -119,11 +121,11 @@ impl Exchange<'_> {
                     ClientFailure::Idle => Failure::ClientTimeout,
                     ClientFailure::Broken => Failure::BadRequest,
                 };
-                return Err(Unanswered { place, failure });
+                return Err(Unanswered { place, pool, failure });
             }
             match copy.take() {
                 // A backend that answers garbage has seen the request.
-                _ if error.error().is_parse() => return Err(Unanswered { place, failure: Failure::BadAnswer }),
+                _ if error.error().is_parse() => return Err(Unanswered { place, pool, failure: Failure::BadAnswer }),
                 // It closed the connection, which had waited for a request, while this one came
                 // (RFC 9112 §9.3.1). That is no load that the backend has not had. Once: a backend
                 // may fail at this very request.
@@ -135,7 +137,7 @@ impl Exchange<'_> {
                     (has_moved, needs_new) = (true, true);
                     backend = self.elsewhere(&mut place, backend);
                 }
-                _ => return Err(Unanswered { place, failure: Failure::BadAnswer }),
+                _ => return Err(Unanswered { place, pool, failure: Failure::BadAnswer }),
             }
         }
     }

@@ -12,7 +12,7 @@ use crate::admission::{Admitted, Place};
 use crate::settings::rules::{self, matches_path, place_end};
 use crate::settings::{PlaceEnd, Settings};
 use crate::worker::{Configuration, Worker};
-use http::header::{CONNECTION, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
@@ -193,11 +193,14 @@ impl Worker {
         match exchange.run(place, Request::from_parts(parts, body)).await {
             Ok(Answered { place, lease, response }) => {
                 if let Some(entry) = entry {
-                    entry.record_backend(lease.pool.address().to_string());
+                    entry.record_backend(lease.pool.address().to_string(), true);
                 }
                 self.pass_on(settings, place, lease, response, upgrade, end)
             }
-            Err(Unanswered { place, failure }) => {
+            Err(Unanswered { place, pool, failure }) => {
+                if let Some(entry) = entry {
+                    entry.record_backend(pool.address().to_string(), false);
+                }
                 if let Some(place) = place {
                     let (now, outcome) = (
                         self.admission.now(),
@@ -247,6 +250,16 @@ impl Worker {
             }
             head::to_client(response.headers_mut(), version, protocol);
             return response.map(|_| ResponseBody::empty());
+        }
+        if head::is_coded(response.headers()) {
+            if let Some(place) = place {
+                place.finish(now, Outcome::Failed);
+            }
+            return answer::failed(Failure::BadAnswer, None);
+        }
+        if response.status() == StatusCode::NO_CONTENT {
+            // It has no body, and must state no length (RFC 9110 §8.6).
+            response.headers_mut().remove(CONTENT_LENGTH);
         }
         let route = place.as_ref().map_or(0, Place::route);
         let until = place_end(&settings.rules, route, settings.until);

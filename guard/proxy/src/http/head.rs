@@ -223,9 +223,27 @@ pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<Header
     parts.version = Version::HTTP_11;
 }
 
+/// Whether a backend's body has a coding besides `chunked`. hyper removes that, and nothing would
+/// tell the client of the other.
+pub(crate) fn is_coded(headers: &HeaderMap) -> bool {
+    let mut codings =
+        headers.get_all(TRANSFER_ENCODING).iter().flat_map(|value| value.as_bytes().split(|c| *c == b','));
+    codings.any(|coding| {
+        let coding = coding.trim_ascii();
+        !coding.is_empty() && !coding.eq_ignore_ascii_case(b"chunked") && !coding.eq_ignore_ascii_case(b"identity")
+    })
+}
+
 /// Turns a backend's head of this version into the one for the client.
 pub(crate) fn to_client(headers: &mut HeaderMap, version: Version, protocol: Option<HeaderValue>) {
     remove_hop_by_hop(headers);
+    // hyper takes equal lengths in a list; others may not (RFC 9110 §8.6).
+    if let Some(length) = headers.get(CONTENT_LENGTH)
+        && let Some(end) = length.as_bytes().iter().position(|byte| *byte == b',')
+        && let Ok(length) = HeaderValue::from_bytes(length.as_bytes()[..end].trim_ascii())
+    {
+        headers.insert(CONTENT_LENGTH, length);
+    }
     if let Some(protocol) = protocol {
         headers.insert(UPGRADE, protocol);
         headers.insert(CONNECTION, HeaderValue::from_static("upgrade"));

@@ -209,6 +209,8 @@ impl FileSettings {
             .ok_or(SettingsError::Missing { key: "listen", help: "an address, such as `:8080`" })?;
         if let Some(path) = listen.strip_prefix(UNIX) {
             socket_path(path).map_err(|error| wrong("listen", &error))?;
+        } else if listen.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+            return Err(wrong("listen", &format!("`{listen}` ends with no port from 0 to 65535, such as `:8080`")));
         }
         let to = self.to.as_deref().unwrap_or_default();
         if to.is_empty() {
@@ -238,7 +240,7 @@ impl FileSettings {
         }
         settings.health = self.health.as_deref().map(|path| absolute_path("health", path)).transpose()?;
         if let Some(paths) = &self.exempt {
-            settings.exempt = paths.iter().map(|path| absolute_path("exempt", path)).collect::<Result<_, _>>()?;
+            settings.exempt = paths.iter().map(|path| path_pattern("exempt", path)).collect::<Result<_, _>>()?;
         }
         settings.until = self.until.as_deref().map(|until| place_end("until", until)).transpose()?.unwrap_or_default();
         settings.tenant_by = self.tenant_by.as_deref().map(parse_tenant_source).transpose()?;
@@ -315,10 +317,13 @@ impl RuleSection {
             return Err(wrong(&key("class"), &"a rule needs a `class`, a `tenant`, an `until` or a `name`"));
         }
         if let Some(path) = &self.path {
-            absolute_path(&key("path"), path)?;
+            path_pattern(&key("path"), path)?;
         }
         if let Some(method) = &self.method {
             Method::from_bytes(method.as_bytes()).map_err(|_| wrong(&key("method"), &"is no method"))?;
+            if method.bytes().any(|byte| byte.is_ascii_lowercase()) {
+                return Err(wrong(&key("method"), &"must be in capitals, such as `GET`: the case counts"));
+            }
         }
         let header = self.header.as_deref().map(|text| {
             let (name, value) = match text.split_once(':') {
@@ -372,6 +377,14 @@ fn network(key: &str, text: &str) -> Result<IpNet, SettingsError> {
 fn absolute_path(key: &str, path: &str) -> Result<String, SettingsError> {
     let is_valid = path.starts_with('/') && path.parse::<http::uri::PathAndQuery>().is_ok();
     if is_valid { Ok(path.into()) } else { Err(wrong(key, &"must be a path that begins with `/`")) }
+}
+
+/// A path, or the beginning of paths and `*`.
+fn path_pattern(key: &str, pattern: &str) -> Result<String, SettingsError> {
+    if pattern.strip_suffix('*').unwrap_or(pattern).contains('*') {
+        return Err(wrong(key, &"may have `*` at its end only, as in `/users/*`"));
+    }
+    absolute_path(key, pattern)
 }
 
 fn header_name(key: &str, text: &str) -> Result<HeaderName, SettingsError> {

@@ -3,10 +3,18 @@
 
 use super::stream::{Protocol, Transport};
 use bytes::Bytes;
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::time::timeout;
+
+/// Bytes that are read at once to be dropped.
+const UNREAD: usize = 4 << 10;
 
 /// A client's transport.
 pub(crate) struct ClientStream {
@@ -14,11 +22,13 @@ pub(crate) struct ClientStream {
     stream: Transport,
     /// Whether all that was written has reached the socket.
     is_flushed: bool,
+    /// See [`ClientStream::end_check`].
+    must_check: Arc<AtomicBool>,
 }
 
 impl ClientStream {
     pub(crate) fn new(stream: Transport) -> Self {
-        ClientStream { prefix: Bytes::new(), stream, is_flushed: true }
+        ClientStream { prefix: Bytes::new(), stream, is_flushed: true, must_check: Arc::default() }
     }
 
     /// Puts bytes back that a parser has read and not used.
@@ -39,6 +49,24 @@ impl ClientStream {
     #[allow(dead_code)]
     pub(crate) fn protocol(&self) -> Option<Protocol> {
         self.stream.protocol()
+    }
+
+    /// A flag: once it is set, the next flush fails if the client sends no more. Who reads nothing
+    /// while it has unread bytes misses the end behind them.
+    pub(crate) fn end_check(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.must_check)
+    }
+
+    /// Ends the connection after its last answer. The system resets a connection that is closed
+    /// with unread bytes, and its client may lose the answer: so these are read first, in this
+    /// time at most.
+    pub(crate) async fn end(&mut self, longest: Duration) {
+        if poll_fn(|context| Pin::new(&mut *self).poll_shutdown(context)).await.is_err() {
+            return;
+        }
+        let mut unread = [0; UNREAD];
+        let read = async { while matches!(self.read(&mut unread).await, Ok(1..)) {} };
+        let _ = timeout(longest, read).await;
     }
 
     /// Waits for the next byte; false: the client has gone.
@@ -85,6 +113,12 @@ impl AsyncWrite for ClientStream {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_flush(context))?;
         this.is_flushed = true;
+        if this.must_check.load(Ordering::Relaxed) {
+            this.must_check.store(false, Ordering::Relaxed);
+            if this.stream.has_ended() {
+                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+            }
+        }
         Poll::Ready(Ok(()))
     }
 

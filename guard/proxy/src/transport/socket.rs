@@ -1,8 +1,10 @@
 //! A connected socket of TCP or Unix, whose writes may have a time-out. Does not contain TLS.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::sockopt;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -91,6 +93,17 @@ impl Socket {
                 stream.async_io(Interest::READABLE, peek).await
             }
         }
+    }
+
+    /// Whether the peer sends no more, even if it has sent bytes that nobody has read yet.
+    pub(crate) fn has_ended(&self) -> bool {
+        let socket = match &self.stream {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        };
+        let mut polled = [PollFd::from_borrowed_fd(socket, PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut polled, Some(&now)), Ok(1..))
     }
 
     /// Takes it from this thread's event loop.

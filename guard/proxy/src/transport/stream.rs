@@ -59,6 +59,14 @@ impl Transport {
         }
     }
 
+    /// Whether the peer sends no more, even if it has sent bytes that nobody has read yet.
+    pub(crate) fn has_ended(&self) -> bool {
+        match self {
+            Transport::Plain(socket) => socket.has_ended(),
+            Transport::Tls(stream) => stream.get_ref().0.has_ended(),
+        }
+    }
+
     /// Waits for the next byte, which stays; false: the peer has gone. The byte may be one of TLS
     /// and bring none of HTTP.
     pub(crate) async fn has_byte(&mut self) -> bool {

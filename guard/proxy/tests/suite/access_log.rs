@@ -105,6 +105,9 @@ fn rejected_cut_and_abandoned_requests_are_logged() {
             exchange.raw("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc");
             return exchange.close();
         }
+        if target == "/gone" {
+            return exchange.close();
+        }
         held.pass(&target);
         exchange.ok("whole");
     });
@@ -134,6 +137,13 @@ fn rejected_cut_and_abandoned_requests_are_logged() {
     assert_eq!(busy.answer().text(), "whole");
     let busy = json(&log, 4).remove(3);
     assert_eq!((&busy["target"], &busy["bytes"]), (&"/busy".into(), &5.into()));
+    connect(&proxy).get("/gone");
+    let gone = json(&log, 5).remove(4);
+    let backend = backend.address.to_string();
+    assert_eq!(
+        (&gone["status"], &gone["reason"], &gone["backend"]),
+        (&502.into(), &"backend-failed".into(), &backend.into())
+    );
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::harness::{Backend, Hold, address, connect, metric, settle, start};
 use leeward_observe::Source;
 use leeward_testkit::net::free_address;
 use leeward_testkit::wait::until;
+use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,6 +44,7 @@ fn backends_that_fail_are_told_apart() {
         "HTTP/1.1 200 OK\r\ncontent-le",
         "HTTP/1.1 99999 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
         "\0\0\0\0\0\0",
     ] {
         assert_eq!(failure("", bytes, false), failed, "{bytes:?}");
@@ -161,6 +163,29 @@ fn an_answer_before_the_end_of_the_request_passes() {
     let answer = client.answer();
     assert_eq!((answer.head.status(), answer.text()), (413, "big".into()));
     client.send("a".repeat(97));
+    settle(&proxy);
+}
+
+/// It closes with unread bytes, which resets the connection while the proxy still writes; and so
+/// would the proxy's own connection to its client.
+#[test]
+fn an_answer_to_an_upload_that_nobody_reads_passes() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = start(&[listener.local_addr().unwrap()], "");
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let _ = stream.read(&mut [0; 1_000]);
+            let _ = stream.write_all(b"HTTP/1.1 413 Too Large\r\ncontent-length: 3\r\nconnection: close\r\n\r\nbig");
+        }
+    });
+    for _ in 0..20 {
+        let mut client = connect(&proxy);
+        client.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 3000000\r\n\r\n");
+        client.send(vec![b'a'; 3_000_000]);
+        let answer = client.answer();
+        assert_eq!((answer.head.status(), answer.text()), (413, "big".into()));
+    }
     settle(&proxy);
 }
 

@@ -58,6 +58,21 @@ fn a_client_that_goes_away_takes_its_request_from_the_backend() {
     assert_eq!((snapshot.completed, snapshot.abandoned), (1, 1));
 }
 
+/// Nobody reads the end behind bytes that nobody reads.
+#[test]
+fn a_client_that_goes_away_behind_unread_bytes_is_noticed() {
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let proxy = start(&[backend.address], "limit = \"1\"");
+    let mut client = connect(&proxy);
+    client.send("GET /first HTTP/1.1\r\nhost: h\r\n\r\nGET /pipelined HTTP/1.1\r\nhost: h\r\n\r\n");
+    hold.arrived(1);
+    drop(client);
+    let snapshot = settle(&proxy);
+    assert_eq!((snapshot.arrived, snapshot.abandoned), (1, 1));
+    hold.open();
+}
+
 #[test]
 fn a_client_that_goes_away_in_an_answer_abandons_it() {
     let backend = Backend::start(|exchange| {

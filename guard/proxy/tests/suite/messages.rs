@@ -84,9 +84,18 @@ fn answers_without_bodies_keep_their_lengths_to_themselves() {
         assert_eq!(answer.head.get("etag"), Some("\"a\"".into()));
     }
     client.send("GET /204 HTTP/1.1\r\nhost: h\r\n\r\n");
-    assert_eq!(client.answer().head.status(), 204);
+    let answer = client.answer();
+    assert_eq!((answer.head.status(), answer.head.get("content-length")), (204, None));
     assert_eq!(client.get("/200").text(), "12345");
     assert_eq!(settle(&proxy).completed, 5);
+}
+
+#[test]
+fn a_length_that_is_stated_twice_is_passed_on_once() {
+    let backend = Backend::start(|exchange| exchange.raw("HTTP/1.1 200 OK\r\ncontent-length: 3, 3\r\n\r\nabc"));
+    let proxy = start(&[backend.address], "");
+    let answer = connect(&proxy).get("/");
+    assert_eq!((answer.text(), answer.head.get("content-length")), ("abc".into(), Some("3".into())));
 }
 
 #[test]
