@@ -41,8 +41,6 @@ const HEAD_MAX: usize = 64 << 10;
 const SLEEP_AFTER: Duration = Duration::from_millis(250);
 const SLEEP_AFTER_OF_MANY: Duration = Duration::from_millis(50);
 const MANY: usize = 1_000;
-/// Longest time in which what a client still sends is read after the last answer.
-const END_TIME: Duration = Duration::from_secs(1);
 /// Bytes that are read to tell HTTP/2 from HTTP/1: most heads are shorter.
 const FIRST_READ: usize = 1_024;
 
@@ -218,7 +216,7 @@ impl Client {
             // An end without notice is how such connections often end.
             let _ = copy_bidirectional(&mut stream, &mut TokioIo::new(backend)).await;
         } else {
-            Box::pin(stream.end(END_TIME)).await;
+            Box::pin(stream.end()).await;
         }
         ConnectionState::Ended
     }

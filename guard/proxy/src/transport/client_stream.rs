@@ -15,6 +15,9 @@ use tokio::time::timeout;
 
 /// Bytes that are read at once to be dropped.
 const UNREAD: usize = 4 << 10;
+/// Longest time in which they are read, and longest wait for some.
+const END_TIME: Duration = Duration::from_secs(10);
+const END_IDLE: Duration = Duration::from_secs(1);
 
 /// A client's transport.
 pub(crate) struct ClientStream {
@@ -58,15 +61,15 @@ impl ClientStream {
     }
 
     /// Ends the connection after its last answer. The system resets a connection that is closed
-    /// with unread bytes, and its client may lose the answer: so these are read first, in this
-    /// time at most.
-    pub(crate) async fn end(&mut self, longest: Duration) {
+    /// with unread bytes, and its client may lose the answer: so these are read first, until the
+    /// client has sent nothing for a moment.
+    pub(crate) async fn end(&mut self) {
         if poll_fn(|context| Pin::new(&mut *self).poll_shutdown(context)).await.is_err() {
             return;
         }
         let mut unread = [0; UNREAD];
-        let read = async { while matches!(self.read(&mut unread).await, Ok(1..)) {} };
-        let _ = timeout(longest, read).await;
+        let read = async { while matches!(timeout(END_IDLE, self.read(&mut unread)).await, Ok(Ok(1..))) {} };
+        let _ = timeout(END_TIME, read).await;
     }
 
     /// Waits for the next byte; false: the client has gone.

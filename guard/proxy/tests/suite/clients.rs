@@ -4,6 +4,7 @@
 use crate::harness::{Backend, Hold, connect, metric, queued, rejected, settle, start};
 use leeward_observe::Source;
 use leeward_testkit::wait::until;
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
@@ -56,6 +57,20 @@ fn a_client_that_goes_away_takes_its_request_from_the_backend() {
     until("the backend sees the end", || sees_end.load(Ordering::SeqCst));
     let snapshot = settle(&proxy);
     assert_eq!((snapshot.completed, snapshot.abandoned), (1, 1));
+}
+
+#[test]
+fn an_upload_that_is_refused_gets_its_answer() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    for _ in 0..20 {
+        let mut client = connect(&proxy);
+        client.send("POST / HTTP/1.1\r\nhost: h\r\nhost: i\r\ncontent-length: 3000000\r\n\r\n");
+        // Many clients give up at a write that fails, and read nothing more.
+        client.stream.write_all(&vec![b'a'; 3_000_000]).unwrap();
+        assert_eq!(client.answer().head.status(), 400);
+        client.closed();
+    }
 }
 
 /// Nobody reads the end behind bytes that nobody reads.
