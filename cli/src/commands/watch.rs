@@ -116,7 +116,11 @@ fn once(args: &WatchArgs, observer: &mut Observer, interrupt: &Interrupt) -> Res
     if interrupt.is_requested() {
         return Err(Failure::Interrupted);
     }
-    print(args, &observer.report()).map(|_| ())
+    let report = observer.report();
+    if report.listeners.is_empty() {
+        return Err(Failure::Runtime(anyhow!("nothing listens any more: the service ended while it was watched")));
+    }
+    print(args, &report).map(|_| ())
 }
 
 /// Prints a result per interval until a stop is requested.

@@ -23,7 +23,14 @@ pub enum WatchError {
     /// No process has this number.
     #[error("no process has the number {0}")]
     NoProcess(u32),
-    /// The process has no listening socket.
-    #[error("process {0} has no listening socket{1}")]
-    ProcessWithoutListener(u32, &'static str),
+    /// The process does not listen on the address.
+    #[error("process {pid} does not listen on {address}{hint}")]
+    ProcessWithoutListener {
+        /// The process.
+        pid: u32,
+        /// The address.
+        address: String,
+        /// What it does listen on, or why that can't be seen.
+        hint: String,
+    },
 }

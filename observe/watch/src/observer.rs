@@ -1,6 +1,6 @@
 //! The loop: asks the kernel, follows sockets and processes, keeps a window of polls.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -32,6 +32,9 @@ const STOP_CHECK: Duration = Duration::from_millis(200);
 
 /// Hint for a process that cannot be looked into.
 const OTHER_USER: &str = " that you may see: it belongs to another user or to a container, so run this as root";
+
+/// Most ports that an error names.
+const SHOWN_PORTS: usize = 8;
 
 /// Most listeners that are watched.
 const MAX_LISTENERS: usize = 256;
@@ -93,7 +96,7 @@ impl Observer {
         }
         let reader = SocketReader::open(&target.namespace).map_err(|error| match (error, target.pid) {
             (SockDiagError::Namespace { source, .. }, Some(pid)) if source.kind() == ErrorKind::PermissionDenied => {
-                WatchError::ProcessWithoutListener(pid, OTHER_USER)
+                WatchError::ProcessWithoutListener { pid, address: target.to_string(), hint: OTHER_USER.into() }
             }
             (error, _) => error.into(),
         })?;
@@ -247,13 +250,7 @@ impl Observer {
             })?;
         }
         if let Some(family) = &family {
-            let all: HashSet<u32> = found.values().flatten().copied().collect();
-            let held: HashSet<u32> = family
-                .iter()
-                .filter_map(|pid| procfs::process::Process::new(i32::try_from(*pid).ok()?).ok())
-                .flat_map(|process| owners::sockets(&process).collect::<Vec<_>>())
-                .filter(|inode| all.contains(inode))
-                .collect();
+            let held = owners::held_by(family);
             found.retain(|_, inodes| !inodes.is_disjoint(&held));
         }
         self.listeners.retain(|address, _| found.contains_key(address));
@@ -437,24 +434,46 @@ impl Observer {
     }
 
     fn nothing_listens(&mut self) -> WatchError {
-        if let Some(pid) = self.target.pid {
-            let own = procfs::process::Process::new(i32::try_from(pid).unwrap_or(-1))
-                .is_ok_and(|process| process.fd().is_ok());
-            let hint = if own { "" } else { OTHER_USER };
-            return WatchError::ProcessWithoutListener(pid, hint);
-        }
-        let mut ports = std::collections::BTreeSet::new();
-        let _ = self.reader.tcp_listeners(&mut |listener| {
-            ports.insert(listener.local.port());
+        let address = self.target.to_string();
+        let mut is_udp = false;
+        let _ = self.reader.udp_sockets(&mut |socket| {
+            is_udp |= socket.peer.port() == 0 && self.target.port == Some(socket.local.port());
         });
-        let ports: Vec<String> = ports.iter().take(8).map(|port| format!(":{port}")).collect();
-        let hint = if ports.is_empty() {
-            "; services in a container have a namespace of their own: --pid PID or --netns FILE".to_owned()
-        } else {
-            format!("; these ports do: {} (for a container, --pid PID or --netns FILE)", ports.join(", "))
-        };
-        WatchError::NoListener { address: self.target.to_string(), hint }
+        let udp = if is_udp { " by TCP, but by UDP, which is not watched" } else { "" };
+        let held = self.target.pid.map(|pid| {
+            let process = procfs::process::Process::new(i32::try_from(pid).unwrap_or(-1)).ok();
+            let is_visible = process.is_some_and(|process| process.fd().is_ok());
+            (pid, is_visible, owners::held_by(&owners::family(pid)))
+        });
+        let mut ports = BTreeSet::new();
+        let _ = self.reader.tcp_listeners(&mut |listener| {
+            if held.as_ref().is_none_or(|(.., held)| held.contains(&listener.inode)) {
+                ports.insert(listener.local.port());
+            }
+        });
+        let ports = list(&ports);
+        match held {
+            Some((pid, false, _)) => WatchError::ProcessWithoutListener { pid, address, hint: OTHER_USER.into() },
+            Some((pid, ..)) => {
+                let hint = ports.map_or(String::new(), |ports| format!("; it does on {ports}"));
+                WatchError::ProcessWithoutListener { pid, address, hint: format!("{udp}{hint}") }
+            }
+            None => {
+                let hint = match ports {
+                    Some(ports) => format!("; these ports do: {ports} (for a container, --pid PID or --netns FILE)"),
+                    None => "; services in a container have a namespace of their own: --pid PID or --netns FILE".into(),
+                };
+                WatchError::NoListener { address, hint: format!("{udp}{hint}") }
+            }
+        }
     }
+}
+
+/// A list of ports for people; `None`: there are none.
+fn list(ports: &BTreeSet<u16>) -> Option<String> {
+    let shown: Vec<String> = ports.iter().take(SHOWN_PORTS).map(|port| format!(":{port}")).collect();
+    let more = if ports.len() > SHOWN_PORTS { ", …" } else { "" };
+    (!shown.is_empty()).then(|| shown.join(", ") + more)
 }
 
 /// The listener that has accepted, or will accept, connections to `local`.

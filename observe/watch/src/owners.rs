@@ -26,6 +26,12 @@ pub(crate) fn sockets(process: &Process) -> impl Iterator<Item = u32> {
     })
 }
 
+/// Sockets of these processes.
+pub(crate) fn held_by(pids: &HashSet<u32>) -> HashSet<u32> {
+    let processes = pids.iter().filter_map(|pid| Process::new(i32::try_from(*pid).ok()?).ok());
+    processes.flat_map(|process| sockets(&process).collect::<Vec<_>>()).collect()
+}
+
 /// A process with its children and their children.
 pub(crate) fn family(root: u32) -> HashSet<u32> {
     let mut family = HashSet::from([root]);

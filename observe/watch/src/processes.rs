@@ -9,6 +9,7 @@ use procfs::{CurrentSI, KernelStats};
 
 use crate::poll::{BusyThread, ProcessPoll, Scheduling, ThreadCounts};
 use crate::quota::{QuotaReader, Throttling};
+use crate::target::one_line;
 use crate::thread_wait::ThreadWait;
 
 /// Most threads of a process that are sampled in one poll; the next poll goes on with the others.
@@ -60,7 +61,7 @@ impl WatchedProcess {
         let online = std::thread::available_parallelism().map_or(1.0, |count| count.get() as f64);
         Some(WatchedProcess {
             pid,
-            name: stat.comm.clone(),
+            name: one_line(&stat.comm),
             quota: QuotaReader::of(&process),
             process,
             start_time: stat.starttime,
@@ -191,7 +192,7 @@ impl WatchedProcess {
             sum.still_threads += u64::from(now.pcount == before.pcount);
             sum.ran += ran;
             sum.waited += waited;
-            let name = || task.stat().map(|stat| stat.comm).unwrap_or_default();
+            let name = || task.stat().map(|stat| one_line(&stat.comm)).unwrap_or_default();
             if ran > sum.span / 100 && is_collector(&name()) {
                 sum.collector += ran;
             }

@@ -20,7 +20,7 @@ impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListenAddress::Tcp(address) => address.fmt(f),
-            ListenAddress::Unix(name) => write!(f, "unix:{name}"),
+            ListenAddress::Unix(name) => write!(f, "unix:{}", one_line(name)),
         }
     }
 }
@@ -113,6 +113,11 @@ impl fmt::Display for WatchTarget {
     }
 }
 
+/// A name that others chose, which must not look like a line of a report.
+pub(crate) fn one_line(name: &str) -> String {
+    name.replace(char::is_control, "?")
+}
+
 /// A port that can be listened on.
 fn port(number: u16) -> Option<u16> {
     (number > 0).then_some(number)
@@ -143,6 +148,12 @@ mod tests {
         {
             assert!(WatchTarget::parse(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn a_name_is_no_line_of_its_own() {
+        let name = ListenAddress::Unix("@x\n:80 (nginx 1): nothing waits".into());
+        assert_eq!(name.to_string(), "unix:@x?:80 (nginx 1): nothing waits");
     }
 
     #[test]
