@@ -52,6 +52,10 @@ async fn axum_works_with_its_own_listener_and_ours() {
             }
         });
         check(address, &layer).await;
+        // Costs are learnt by route.
+        let snapshot = leeward_gate::Source::snapshot(layer.gate());
+        let answered: Vec<_> = snapshot.answers.iter().filter(|of| of.in_time > 0).map(|of| &of.route).collect();
+        assert_eq!(answered, ["/"], "{ours}");
         server.abort();
     }
 }

@@ -10,7 +10,7 @@ use crate::downstream::DownstreamGroups;
 use crate::handler_time::HandlerTime;
 use crate::load::{Load, Utilization};
 use crate::outcome::{Outcome, RequestEnd};
-use crate::probe::Probe;
+use crate::probe::{ProbeId, Probes};
 use crate::queue::{WaitError, WaitQueue};
 use crate::request::RequestInfo;
 use crate::shard::Shard;
@@ -24,7 +24,7 @@ use leeward_host::sync::{Mutex, lock};
 use leeward_host::{ControlTicker, ControllerBounds, RequestTotals as Sums};
 use leeward_observe::{Decision, DecisionId, DecisionReason, DecisionRing, LifecycleStage, Routes, Source, Tenants};
 use leeward_runtime::clock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -92,7 +92,7 @@ pub(crate) struct Inner {
     began: Time,
     pub(crate) shards: Vec<Mutex<Shard>>,
     pub(crate) ticker: ControlTicker,
-    probe: Probe,
+    probes: Probes,
     pub(crate) ring: DecisionRing,
     /// Name and bounds of the controller, for explanations of decisions.
     pub(crate) controller: &'static str,
@@ -273,33 +273,35 @@ impl Gate {
         let delay = match self.0.mode {
             Mode::Enforce => {
                 let behind = self.0.delay_behind(now);
-                lock(&self.0.queue).delay(now).max(self.0.probe.delay(now)).max(behind)
+                lock(&self.0.queue).delay(now).max(self.0.probes.delay(now)).max(behind)
             }
             _ => lock(&self.0.shadow_queue).delay(now),
         };
         Duration::from_nanos(delay.0)
     }
 
-    /// Whether the caller should now queue a probe task at its worker. Rarely true.
+    /// Whether the caller should now queue a probe task at the executor of this thread, and the
+    /// number of the probe. Rarely one.
     ///
     /// The caller reports the task by [`Gate::start_probe`] and [`Gate::finish_probe`].
-    pub fn wants_probe(&self) -> bool {
-        self.0.probe.is_due(self.now())
+    pub fn wants_probe(&self) -> Option<ProbeId> {
+        let (id, probe) = self.0.probes.of_thread(number_of_thread());
+        probe.is_due(self.now()).then_some(id)
     }
 
     /// Records that the probe task enters the queue.
-    pub fn start_probe(&self) {
-        self.0.probe.enter(self.now());
+    pub fn start_probe(&self, probe: ProbeId) {
+        self.0.probes.get(probe).enter(self.now());
     }
 
     /// Records that the probe task has run.
-    pub fn finish_probe(&self) {
-        self.0.probe.leave(self.now());
+    pub fn finish_probe(&self, probe: ProbeId) {
+        self.0.probes.get(probe).leave(self.now());
     }
 
     /// Records that the probe task ended without running.
-    pub fn cancel_probe(&self) {
-        self.0.probe.forget();
+    pub fn cancel_probe(&self, probe: ProbeId) {
+        self.0.probes.get(probe).forget();
     }
 
     /// Counts a header that a front end could not parse and ignored.
@@ -382,7 +384,7 @@ impl Builder {
             shards,
             ticker: ControlTicker::new(halves.control),
             // A quarter of the target, at least 1 ms: more frequent probes show nothing more.
-            probe: Probe::new(slo.scale(0.1).max(Nanos::from_millis(1))),
+            probes: Probes::new(slo.scale(0.1).max(Nanos::from_millis(1))),
             ring: DecisionRing::new(self.decisions),
             controller: self.algorithm.name,
             bounds: ControllerBounds::of(&self.algorithm, &params, &environment),
@@ -462,8 +464,11 @@ impl Inner {
             // The age is exact; a probe of another worker would add noise.
             Some(waited) => (waited, lock(&self.queue).note(now, waited)),
             // A probe doesn't know which request is late, so this request is charged no wait.
-            None if self.wait_queue.is_some() => (Nanos::ZERO, lock(&self.queue).delay(now).max(self.probe.delay(now))),
-            None => (Nanos::ZERO, self.probe.delay(now)),
+            None => {
+                let delay = self.probes.of_thread(number_of_thread()).1.delay(now);
+                let queue = self.wait_queue.as_ref().map_or(Nanos::ZERO, |_| lock(&self.queue).delay(now));
+                (Nanos::ZERO, delay.max(queue))
+            }
         }
     }
 
@@ -566,6 +571,13 @@ impl Inner {
             _ => 0,
         }
     }
+}
+
+/// Number of the calling thread among those that have called a gate.
+fn number_of_thread() -> usize {
+    static THREADS: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static NUMBER: usize = THREADS.fetch_add(1, Ordering::Relaxed));
+    NUMBER.try_with(|number| *number).unwrap_or(0)
 }
 
 impl std::fmt::Debug for Gate {

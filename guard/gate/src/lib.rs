@@ -8,7 +8,7 @@
 //! - [`Permit`]: an admitted request. It ends exactly once; dropping it ends it, too.
 //! - [`Waiter`]: a request's position in the gate's wait queue, if there is one
 //!   ([`Builder::queue`]).
-//! - [`RequestInfo`]: a front end's knowledge of a request. [`Probe`]: a worker's delay where
+//! - [`RequestInfo`]: a front end's knowledge of a request. [`ProbeId`]: an executor's delay where
 //!   requests have no age.
 //! - [`Decision`]: the reason for a rejection, kept in a ring of fixed size and read by number.
 //! - [`GateCounts`]: outcomes of the requests; [`ClassCounts`], [`RouteCounts`]: the same by class
@@ -61,6 +61,6 @@ pub use leeward_observe::{Decision, DecisionId, DecisionReason, Source};
 pub use load::Load;
 pub use outcome::Outcome;
 pub use permit::Permit;
-pub use probe::Probe;
+pub use probe::ProbeId;
 pub use queue::{WaitError, Waiter};
 pub use request::{Class, RequestInfo};

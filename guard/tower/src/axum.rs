@@ -8,14 +8,15 @@ use crate::settings::Slo;
 pub use crate::stamp::Peer;
 use axum::Router;
 use axum::body::Body;
+use axum::extract::Request;
 use axum::extract::connect_info::Connected;
-use axum::extract::{ConnectInfo, Request};
 use axum::response::Response;
+use axum::routing::Route;
 use axum::serve::IncomingStream;
 use http_body::Body as _;
 use pin_project_lite::pin_project;
 use std::convert::Infallible;
-use std::future::{Future, Ready, ready};
+use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -52,53 +53,44 @@ impl axum::serve::Listener for Listener {
 
 /// Serves `app` through `layer` with exact queueing delays.
 ///
-/// Handlers may extract `ConnectInfo<Peer>`. The layer surrounds the whole router, so that a
-/// rejected request is not routed.
+/// Handlers may extract `ConnectInfo<Peer>`. The layer surrounds each route with all of its layers:
+/// the cost of a request is known by its route only.
 ///
 /// # Errors
 ///
 /// Errors of the listener.
 pub async fn serve(listener: TcpListener, app: Router, layer: Slo) -> io::Result<()> {
-    axum::serve(Listener::new(listener), MakeConnection(layer.layer(app))).await
+    let app = app.layer(RouteLayer(layer));
+    axum::serve(Listener::new(listener), app.into_make_service_with_connect_info::<Peer>()).await
 }
 
-/// Makes the service of each connection.
+/// The layer of a route.
 #[derive(Clone)]
-struct MakeConnection(GuardedService<Router>);
+struct RouteLayer(Slo);
 
-impl Service<IncomingStream<'_, Listener>> for MakeConnection {
-    type Response = ConnectionService;
-    type Error = Infallible;
-    type Future = Ready<Result<ConnectionService, Infallible>>;
+impl Layer<Route> for RouteLayer {
+    type Service = RouteService;
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, stream: IncomingStream<'_, Listener>) -> Self::Future {
-        ready(Ok(ConnectionService { inner: self.0.clone(), peer: Peer::connect_info(stream) }))
+    fn layer(&self, inner: Route) -> RouteService {
+        RouteService(self.0.layer(inner))
     }
 }
 
-/// Service of one connection; adds the connection's peer to each request.
+/// A guarded route, with responses as axum has them.
 #[derive(Clone)]
-struct ConnectionService {
-    inner: GuardedService<Router>,
-    peer: Peer,
-}
+struct RouteService(GuardedService<Route>);
 
-impl Service<Request> for ConnectionService {
+impl Service<Request> for RouteService {
     type Response = Response;
     type Error = Infallible;
-    type Future = BoxBodyFuture<<GuardedService<Router> as Service<Request>>::Future>;
+    type Future = BoxBodyFuture<<GuardedService<Route> as Service<Request>>::Future>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Service::<Request>::poll_ready(&mut self.inner, context)
+        Service::<Request>::poll_ready(&mut self.0, context)
     }
 
-    fn call(&mut self, mut request: Request) -> Self::Future {
-        request.extensions_mut().insert(ConnectInfo(self.peer.clone()));
-        BoxBodyFuture { inner: self.inner.call(request) }
+    fn call(&mut self, request: Request) -> Self::Future {
+        BoxBodyFuture { inner: self.0.call(request) }
     }
 }
 

@@ -190,7 +190,10 @@ impl AsyncRead for StampedStream {
 
 impl AsyncWrite for StampedStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(context, bytes)
+        let StampedStream { stream, stamp, .. } = self.get_mut();
+        let written = ready!(Pin::new(stream).poll_write(context, bytes));
+        stamp.note_write();
+        Poll::Ready(written)
     }
 
     fn poll_write_vectored(
@@ -198,7 +201,10 @@ impl AsyncWrite for StampedStream {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(context, slices)
+        let StampedStream { stream, stamp, .. } = self.get_mut();
+        let written = ready!(Pin::new(stream).poll_write_vectored(context, slices));
+        stamp.note_write();
+        Poll::Ready(written)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -217,6 +223,8 @@ impl AsyncWrite for StampedStream {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use http::Version;
+    use leeward_runtime::clock;
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     /// Reads all bytes in pieces of any size, and measures the age of bytes that waited.
@@ -240,5 +248,25 @@ mod tests {
         assert_eq!(stamped.read(&mut read).await.unwrap(), 0, "the end is seen");
         // A kernel without stamps is no failure.
         assert!(stamped.stamp().age().is_none_or(|age| age < Duration::from_secs(60)));
+    }
+
+    /// A client sends two requests at once, and the first takes long.
+    #[tokio::test]
+    async fn a_request_behind_its_own_connection_has_not_waited() {
+        let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        peer.write_all(b"12").await.unwrap();
+        let (mut stamped, _) = listener.accept().await.unwrap();
+        stamped.read_exact(&mut [0; 2]).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        let age = |stream: &StampedStream, version| stream.stamp().age_of(version, clock::process());
+        let before = age(&stamped, Version::HTTP_11);
+        stamped.write_all(b"1").await.unwrap();
+        let (after, of_stream) = (age(&stamped, Version::HTTP_11), age(&stamped, Version::HTTP_2));
+        assert_eq!(before.is_some(), after.is_some());
+        if let (Some(before), Some(after), Some(of_stream)) = (before, after, of_stream) {
+            assert!(before >= Duration::from_millis(300), "{before:?}");
+            assert!(after < before && of_stream >= before, "{before:?} {after:?} {of_stream:?}");
+        }
     }
 }

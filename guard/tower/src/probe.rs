@@ -1,9 +1,10 @@
 //! Measures the delay of a service whose requests have no stamps: the layer writes a byte to a
 //! socket of its own. The byte waits like a request, after the sockets that were readable before
 //! it; its task waits after the tasks that they woke. The probe shows how long requests wait, not
-//! which request is late. Does not contain the use of the delay.
+//! which request is late. Each thread has a socket of its own, for its runtime's delay. Does not
+//! contain the use of the delay.
 
-use leeward_gate::Gate;
+use leeward_gate::{Gate, ProbeId};
 use nix::sys::socket::{MsgFlags, send};
 use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
@@ -13,9 +14,16 @@ use std::sync::{Mutex, PoisonError};
 use tokio::net::UnixStream;
 use tokio::runtime::Handle;
 
-/// The end of the socket to which calls write; empty until the first call inside a runtime.
-#[derive(Debug, Default)]
-pub(crate) struct SocketProbe(Mutex<ProbeTransport>);
+/// The ends of the sockets to which calls write, by the number of the thread's probe. All services
+/// of a layer share them.
+#[derive(Debug)]
+pub(crate) struct SocketProbes(Box<[Mutex<ProbeTransport>]>);
+
+impl Default for SocketProbes {
+    fn default() -> Self {
+        SocketProbes((0..ProbeId::COUNT).map(|_| Mutex::default()).collect())
+    }
+}
 
 #[derive(Debug, Default)]
 enum ProbeTransport {
@@ -27,27 +35,25 @@ enum ProbeTransport {
 }
 
 /// Cancels the gate's probe if the measurement ends early, for instance with its runtime.
-struct CancelGuard(Option<Gate>);
+struct CancelGuard(Option<(Gate, ProbeId)>);
 
 impl Drop for CancelGuard {
     fn drop(&mut self) {
-        if let Some(gate) = &self.0 {
-            gate.cancel_probe();
+        if let Some((gate, id)) = &self.0 {
+            gate.cancel_probe(*id);
         }
     }
 }
 
-impl SocketProbe {
+impl SocketProbes {
     /// Starts a measurement, if one is due and the thread belongs to a Tokio runtime.
     pub(crate) fn measure(&self, gate: &Gate) {
-        if !gate.wants_probe() {
-            return;
-        }
+        let Some(id) = gate.wants_probe() else { return };
         let Ok(runtime) = Handle::try_current() else {
-            gate.cancel_probe();
+            gate.cancel_probe(id);
             return;
         };
-        let mut transport = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut transport = self.0[id.index()].lock().unwrap_or_else(PoisonError::into_inner);
         if let ProbeTransport::Socket(socket) = &*transport {
             if write(socket).is_ok() {
                 return;
@@ -56,11 +62,11 @@ impl SocketProbe {
             *transport = ProbeTransport::None;
         }
         if matches!(*transport, ProbeTransport::None) {
-            *transport = socket(gate, &runtime).map_or(ProbeTransport::Tasks, ProbeTransport::Socket);
+            *transport = socket(gate, id, &runtime).map_or(ProbeTransport::Tasks, ProbeTransport::Socket);
         }
         match &*transport {
             ProbeTransport::Socket(socket) if write(socket).is_ok() => {}
-            _ => task(gate, &runtime),
+            _ => task(gate, id, &runtime),
         }
     }
 }
@@ -71,18 +77,18 @@ fn write(socket: &Blocking) -> io::Result<()> {
 }
 
 /// A socket whose other end a task of this runtime reads, until this end is closed.
-fn socket(gate: &Gate, runtime: &Handle) -> Option<Blocking> {
+fn socket(gate: &Gate, id: ProbeId, runtime: &Handle) -> Option<Blocking> {
     let (near, far) = Blocking::pair().ok()?;
     far.set_nonblocking(true).ok()?;
     // A runtime without sockets panics.
     let far = catch_unwind(AssertUnwindSafe(|| UnixStream::from_std(far))).ok()?.ok()?;
-    let (gate, waiting) = (gate.clone(), CancelGuard(Some(gate.clone())));
+    let (gate, waiting) = (gate.clone(), CancelGuard(Some((gate.clone(), id))));
     runtime.spawn(async move {
         let _waiting = waiting;
         let mut bytes = [0; 16];
         while far.readable().await.is_ok() {
             match far.try_read(&mut bytes) {
-                Ok(1..) => gate.finish_probe(),
+                Ok(1..) => gate.finish_probe(id),
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Ok(0) | Err(_) => return,
             }
@@ -92,15 +98,15 @@ fn socket(gate: &Gate, runtime: &Handle) -> Option<Blocking> {
 }
 
 /// Measures with a task in this worker's queue, which covers a part of a request's path.
-fn task(gate: &Gate, runtime: &Handle) {
-    let (gate, waiting) = (gate.clone(), CancelGuard(Some(gate.clone())));
+fn task(gate: &Gate, id: ProbeId, runtime: &Handle) {
+    let (gate, waiting) = (gate.clone(), CancelGuard(Some((gate.clone(), id))));
     runtime.spawn(async move {
         let mut waiting = waiting;
         // Tokio runs a task that was just spawned ahead of the queue.
         tokio::task::yield_now().await;
-        gate.start_probe();
+        gate.start_probe(id);
         tokio::task::yield_now().await;
-        gate.finish_probe();
+        gate.finish_probe(id);
         waiting.0 = None;
     });
 }
@@ -118,7 +124,7 @@ mod tests {
     /// A worker works 10 ms for each of ten sockets: a byte after them waits for all.
     #[tokio::test]
     async fn a_probe_waits_behind_sockets_that_were_readable_earlier() {
-        let (gate, probe) = (gate(), SocketProbe::default());
+        let (gate, probe) = (gate(), SocketProbes::default());
         let mut ends = Vec::new();
         for _ in 0..10 {
             let (near, far) = Blocking::pair().unwrap();
@@ -143,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_probe_needs_no_io_driver_and_no_runtime() {
-        let (gate, probe) = (gate(), SocketProbe::default());
+        let (gate, probe) = (gate(), SocketProbes::default());
         std::thread::sleep(Duration::from_millis(5));
         probe.measure(&gate);
         for _ in 0..2 {
@@ -157,23 +163,46 @@ mod tests {
             });
             drop(runtime);
             std::thread::sleep(Duration::from_millis(5));
-            assert!(gate.wants_probe(), "the last one has ended");
-            gate.cancel_probe();
+            let id = gate.wants_probe().expect("the last one has ended");
+            gate.cancel_probe(id);
         }
     }
 
     #[test]
     fn a_new_runtime_takes_over_the_probe_of_an_ended_one() {
-        let (gate, probe) = (gate(), SocketProbe::default());
+        let (gate, probe) = (gate(), SocketProbes::default());
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(5));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
             runtime.block_on(async {
-                assert!(gate.wants_probe());
-                gate.cancel_probe();
+                let id = gate.wants_probe().unwrap();
+                gate.cancel_probe(id);
                 probe.measure(&gate);
-                assert!(!gate.wants_probe(), "one is under way");
+                assert_eq!(gate.wants_probe(), None, "one is under way");
             });
         }
+    }
+
+    /// A runtime that hangs, or is driven no more, says nothing of another thread's.
+    #[test]
+    fn a_runtime_that_hangs_delays_nobody_elses_requests() {
+        let (gate, probe) = (gate(), SocketProbes::default());
+        let current = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let hung = current();
+        std::thread::sleep(Duration::from_millis(5));
+        hung.block_on(async { probe.measure(&gate) });
+        std::thread::sleep(Duration::from_millis(50));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                current().block_on(async {
+                    for _ in 0..50 {
+                        probe.measure(&gate);
+                        assert!(gate.admit(&RequestInfo::default()).is_ok());
+                        tokio::time::sleep(Duration::from_millis(1)).await;
+                    }
+                });
+            });
+        });
+        assert!(gate.delay() < Duration::from_millis(50), "{:?}", gate.delay());
     }
 }

@@ -5,7 +5,6 @@ use crate::body::GuardedBody;
 use crate::drain::UnreadBody;
 use crate::future::{AdmittedRequest, ResponseFuture};
 use crate::headers;
-use crate::probe::SocketProbe;
 use crate::profile::ProfiledRequest;
 use crate::queue_wait::QueueWait;
 use crate::rejection;
@@ -37,7 +36,6 @@ pub struct GuardedService<S> {
 struct Shared {
     settings: Slo,
     gate: Gate,
-    probe: SocketProbe,
 }
 
 impl Shared {
@@ -49,7 +47,7 @@ impl Shared {
 
 impl<S> GuardedService<S> {
     pub(crate) fn new(inner: S, settings: Slo, gate: Gate) -> Self {
-        GuardedService { inner, shared: Arc::new(Shared { settings, gate, probe: SocketProbe::default() }) }
+        GuardedService { inner, shared: Arc::new(Shared { settings, gate }) }
     }
 
     /// The gate, with its counters and decisions.
@@ -85,7 +83,7 @@ impl<S> GuardedService<S> {
         }
         match age(request, reading) {
             Some(waited) => info = info.with_age(waited),
-            None => self.shared.probe.measure(&self.shared.gate),
+            None => self.shared.settings.probes.measure(&self.shared.gate),
         }
         if self.shared.settings.is_plain() {
             return Some((info, name));
@@ -145,9 +143,9 @@ fn is_preflight(request: &Parts) -> bool {
 fn age(request: &Parts, reading: Time) -> Option<std::time::Duration> {
     #[cfg(feature = "axum")]
     if let Some(info) = request.extensions.get::<::axum::extract::ConnectInfo<crate::stamp::Peer>>() {
-        return info.0.stamp.age_at(reading);
+        return info.0.stamp.age_of(request.version, reading);
     }
-    request.extensions.get::<Stamp>()?.age_at(reading)
+    request.extensions.get::<Stamp>()?.age_of(request.version, reading)
 }
 
 /// Name of a request's route: a router's pattern or a gRPC method. A plain path may hold

@@ -1,5 +1,6 @@
 //! The layer and its settings. Does not contain the handling of requests.
 
+use crate::probe::SocketProbes;
 use http::request::Parts;
 use leeward_gate::{Builder, Class, Gate, Mode, RequestInfo};
 use std::sync::{Arc, OnceLock};
@@ -33,6 +34,7 @@ pub struct Slo {
     pub(crate) ends_at: EndOfRequest,
     pub(crate) reports_load: bool,
     gate: Arc<OnceLock<Gate>>,
+    pub(crate) probes: Arc<SocketProbes>,
 }
 
 /// Makes a layer for services that answer within `objective`, counted from the kernel's receipt of
@@ -48,6 +50,7 @@ pub fn slo(objective: Duration) -> Slo {
         ends_at: EndOfRequest::Body,
         reports_load: false,
         gate: Arc::default(),
+        probes: Arc::default(),
     }
 }
 

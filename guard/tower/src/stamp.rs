@@ -1,7 +1,7 @@
 //! Time at which the kernel received the last bytes of a connection, shared with its requests. Does
 //! not contain sockets.
 
-use http::Request;
+use http::{Request, Version};
 use leeward_core::units::Time;
 use leeward_runtime::{clock, wall};
 use std::sync::Arc;
@@ -18,7 +18,16 @@ const OLDEST: Duration = Duration::from_secs(60);
 /// The stamp travels in the extensions of each request. A thread-local would not do: any thread may
 /// serve the next pipelined request or another HTTP/2 stream.
 #[derive(Clone, Debug, Default)]
-pub struct Stamp(Arc<AtomicU64>);
+pub struct Stamp(Arc<Times>);
+
+/// Times of a connection by the wall clock, in ns; 0: there was none.
+#[derive(Debug, Default)]
+struct Times {
+    /// When the kernel received the last bytes that were read.
+    received: AtomicU64,
+    /// When bytes were written last.
+    written: AtomicU64,
+}
 
 impl Stamp {
     /// Time since the kernel received the last bytes that were read; `None` without stamps.
@@ -26,17 +35,30 @@ impl Stamp {
     /// The wall clock may be set: a stamp in the future gives 0, and one older than a minute gives
     /// `None`.
     pub fn age(&self) -> Option<Duration> {
-        self.age_at(clock::process())
+        self.age_since(0, clock::process())
     }
 
-    /// As [`Self::age`], at a reading of the process's clock.
-    pub(crate) fn age_at(&self, reading: Time) -> Option<Duration> {
-        let stamp = self.0.load(Ordering::Relaxed);
-        if stamp == 0 {
+    /// Time for which a request of this version has waited, at a reading of the process's clock;
+    /// as for [`Self::age`].
+    ///
+    /// One that its client has sent with an earlier one waits behind its own connection, where
+    /// nobody else does: its time counts from the last write, which is of the response before it.
+    /// HTTP/2 writes at any time.
+    pub(crate) fn age_of(&self, version: Version, reading: Time) -> Option<Duration> {
+        let written = if version < Version::HTTP_2 { self.0.written.load(Ordering::Relaxed) } else { 0 };
+        self.age_since(written, reading)
+    }
+
+    fn age_since(&self, written: u64, reading: Time) -> Option<Duration> {
+        let received = self.0.received.load(Ordering::Relaxed);
+        if received == 0 {
             return None;
         }
-        let age = Duration::from_nanos(wall::at(reading)?.saturating_sub(stamp));
-        (age <= OLDEST).then_some(age)
+        let now = wall::at(reading)?;
+        if now.saturating_sub(received) > OLDEST.as_nanos() as u64 {
+            return None;
+        }
+        Some(Duration::from_nanos(now.saturating_sub(received.max(written))))
     }
 
     /// Records a read by another kind of listener; the kernel received the bytes at `received`.
@@ -49,9 +71,15 @@ impl Stamp {
     /// `more`: the previous read filled its buffer, so older bytes were ahead of these.
     pub(crate) fn note(&self, stamp: Option<Duration>, more: bool) {
         let stamp = stamp.and_then(|stamp| u64::try_from(stamp.as_nanos()).ok()).unwrap_or(0);
-        let before = self.0.load(Ordering::Relaxed);
+        let before = self.0.received.load(Ordering::Relaxed);
         let stamp = if more && before != 0 && stamp != 0 { before.min(stamp) } else { stamp };
-        self.0.store(stamp, Ordering::Relaxed);
+        self.0.received.store(stamp, Ordering::Relaxed);
+    }
+
+    /// Records a write.
+    pub(crate) fn note_write(&self) {
+        let now = wall::at(clock::process()).unwrap_or(0);
+        self.0.written.store(now, Ordering::Relaxed);
     }
 }
 

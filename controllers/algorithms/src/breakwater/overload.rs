@@ -61,8 +61,9 @@ pub(super) struct OverloadDetector {
     is_detected: bool,
     /// Share of the recent time with a queue or, in an overload, with rejections or unmet demand.
     share: f64,
-    /// Last tick at which a session waited for a credit.
-    last_unmet_demand: Option<Time>,
+    /// Until when demand counts as unmet: a tick may be much shorter than the time between two
+    /// rejections.
+    unmet_until: Time,
     now: Time,
 }
 
@@ -117,7 +118,7 @@ impl OverloadDetector {
             standing_window: standing,
             is_detected: false,
             share: 0.0,
-            last_unmet_demand: None,
+            unmet_until: Time::ZERO,
             now: Time::ZERO,
         }
     }
@@ -132,7 +133,9 @@ impl OverloadDetector {
             return;
         }
         if pool.take_unmet_demand() {
-            self.last_unmet_demand = Some(now);
+            self.unmet_until = now + self.objective;
+        } else if signals.rejections > 0 {
+            self.unmet_until = self.unmet_until.max(now + self.objective / 2);
         }
         let has_queue = delay >= self.queue;
         let had_queue = has_queue && delay >= passed;
@@ -152,8 +155,7 @@ impl OverloadDetector {
 
     /// Updates the share of the recent time by the time since the last tick.
     fn follow_share(&mut self, signals: &Signals, passed: Nanos, has_queue: bool) {
-        let is_unmet = self.last_unmet_demand.is_some_and(|unmet| signals.now.since(unmet) < self.objective);
-        let part = if self.is_detected && (is_unmet || signals.rejections > 0) {
+        let part = if self.is_detected && signals.now < self.unmet_until {
             1.0
         } else if has_queue {
             // The queue began when its oldest request arrived.
@@ -310,6 +312,22 @@ mod tests {
             (1_500..1_700).contains(&quiet_ticks),
             "as at half load, after some milliseconds: {quiet_ticks} of 2,000"
         );
+    }
+
+    /// A core that rejects more than half of what arrives does so in one tick of four, if its
+    /// requests take twenty ticks each.
+    #[test]
+    fn an_overload_lasts_while_requests_are_rejected_now_and_then() {
+        let mut world = Fixture::new();
+        world.advance(160, 20, false);
+        for _ in 0..2_000 {
+            world.now += Nanos::from_micros(20);
+            let signals = Signals { rejections: 1, ..Signals::idle(world.now) };
+            world.overload.tick(&world.pool, &signals, false);
+            assert!(world.pool.is_overload_detected());
+            assert_eq!(world.advance(3, 0, false), 0, "of 80 us, the objective is 200 us");
+        }
+        assert!(world.advance(500, 0, false) > 150, "nobody is rejected");
     }
 
     #[test]

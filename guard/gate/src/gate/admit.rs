@@ -1,6 +1,6 @@
 //! The decision about a request that has arrived. Does not contain the end of a request.
 
-use super::{DequeueCheck, Gate, Rejection, ShadowEntry};
+use super::{DequeueCheck, Gate, Rejection, ShadowEntry, number_of_thread};
 use crate::builder::Mode;
 use crate::delay_weight::DelayWeight;
 use crate::permit::Permit;
@@ -11,14 +11,14 @@ use leeward_core::server::{self, Arrival};
 use leeward_core::units::{Nanos, Time};
 use leeward_host::sync::lock;
 use leeward_observe::{Decision, DecisionReason, SAMPLING_INTERVAL};
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Share of the target delay below which a request starts without queueing. The controller rejects
 /// nothing there, either.
 const IDLE_SHARE: f64 = 0.125;
 
 /// One of this many requests is judged by its delay alone: without the time that requests of its
-/// route spend inside.
+/// route spend inside. So is one of this many of these whose client would wait less than the
+/// objective, or each of them while nothing waits: their work may be in vain.
 const TRIED_EVERY: u64 = 16;
 
 impl Gate {
@@ -60,15 +60,18 @@ impl Gate {
         // late already is rejected in any case, without the locks of `is_empty`.
         let is_expected_late = waited < inner.slo && waited + service >= inner.slo;
         let is_alone = is_expected_late && time_left >= inner.slo && inner.is_empty();
-        let index = shard_of_thread() % inner.shards.len();
+        // Each thread has its own shard while shards are not fewer than threads.
+        let index = number_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
         let random = shard.rng.next_u64();
         // If a route were always rejected, the gate would never learn that it has become fast, such
-        // as when a lock behind which its requests waited is free again. A client's deadline holds
-        // anyway.
+        // as when a lock behind which its requests waited is free again.
         let is_tried = (random >> 32).is_multiple_of(TRIED_EVERY);
         let applied_weight = if is_tried { DelayWeight::NONE } else { weight };
-        let expected = if is_alone || (is_tried && time_left >= inner.slo) { Nanos::ZERO } else { service };
+        let is_idle = weight.weighted(waited.max(delay)) < inner.target().scale(IDLE_SHARE);
+        let may_be_in_vain = time_left < inner.slo && !is_idle;
+        let is_tried = is_tried && (!may_be_in_vain || (random >> 36).is_multiple_of(TRIED_EVERY));
+        let expected = if is_alone || is_tried { Nanos::ZERO } else { service };
         let arrival = Arrival::new(now)
             .with_delay(applied_weight.weighted(delay))
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
@@ -81,6 +84,10 @@ impl Gate {
         let has_entered = inner.enter(shard.pending());
         let verdict = if !has_entered {
             Err(DecisionReason::Concurrency)
+        } else if time_left < inner.slo && time_left <= waited + behind + expected {
+            // The controller is not asked: it would count the request as demand, and reject others
+            // in its place.
+            Err(DecisionReason::Deadline)
         } else if inner.mode == Mode::Enforce && !inner.downstream.admits(now, (group, class), random) {
             // The controller is not asked: a request that is not executed here is no demand on this
             // service.
@@ -129,7 +136,7 @@ impl Gate {
                 let last = time_left.min(inner.slo).saturating_sub(expected).min(lateness).saturating_sub(waited);
                 permit.set_dequeue_check(DequeueCheck {
                     start_deadline: now + last,
-                    was_idle: weight.weighted(waited.max(delay)) < inner.target().scale(IDLE_SHARE),
+                    was_idle: is_idle,
                     timeout: time_left,
                     priority: arrival.priority,
                     tenant: arrival.tenant,
@@ -164,12 +171,4 @@ impl Gate {
         }
         Permit::shadow(self.clone(), index, route)
     }
-}
-
-/// Index of the calling thread. Each thread has its own shard while shards are not fewer than
-/// threads.
-fn shard_of_thread() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local!(static SHARD: usize = THREADS.fetch_add(1, Ordering::Relaxed));
-    SHARD.try_with(|shard| *shard).unwrap_or(0)
 }
