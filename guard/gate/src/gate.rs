@@ -280,13 +280,16 @@ impl Gate {
         Duration::from_nanos(delay.0)
     }
 
-    /// Whether the caller should now queue a probe task at the executor of this thread, and the
-    /// number of the probe. Rarely one.
+    /// The probe of the calling thread.
+    pub fn probe_of_thread(&self) -> ProbeId {
+        self.0.probes.of_thread(number_of_thread()).0
+    }
+
+    /// Whether the caller should now queue a probe task at this thread's executor. Rarely true.
     ///
     /// The caller reports the task by [`Gate::start_probe`] and [`Gate::finish_probe`].
-    pub fn wants_probe(&self) -> Option<ProbeId> {
-        let (id, probe) = self.0.probes.of_thread(number_of_thread());
-        probe.is_due(self.now()).then_some(id)
+    pub fn wants_probe(&self, probe: ProbeId) -> bool {
+        self.0.probes.get(probe).is_due(self.now())
     }
 
     /// Records that the probe task enters the queue.
@@ -299,7 +302,8 @@ impl Gate {
         self.0.probes.get(probe).leave(self.now());
     }
 
-    /// Records that the probe task ended without running.
+    /// Records that the probe task ended without running, or that its executor is no longer this
+    /// thread's.
     pub fn cancel_probe(&self, probe: ProbeId) {
         self.0.probes.get(probe).forget();
     }

@@ -12,17 +12,25 @@ use std::os::unix::net::UnixStream as Blocking;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use tokio::net::UnixStream;
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, Id};
 
 /// The ends of the sockets to which calls write, by the number of the thread's probe. All services
 /// of a layer share them.
 #[derive(Debug)]
-pub(crate) struct SocketProbes(Box<[Mutex<ProbeTransport>]>);
+pub(crate) struct SocketProbes(Box<[Mutex<ThreadProbe>]>);
 
 impl Default for SocketProbes {
     fn default() -> Self {
         SocketProbes((0..ProbeId::COUNT).map(|_| Mutex::default()).collect())
     }
+}
+
+/// How a thread measures its runtime.
+#[derive(Debug, Default)]
+struct ThreadProbe {
+    /// The runtime that the thread belonged to at its last call.
+    runtime: Option<Id>,
+    transport: ProbeTransport,
 }
 
 #[derive(Debug, Default)]
@@ -48,13 +56,20 @@ impl Drop for CancelGuard {
 impl SocketProbes {
     /// Starts a measurement, if one is due and the thread belongs to a Tokio runtime.
     pub(crate) fn measure(&self, gate: &Gate) {
-        let Some(id) = gate.wants_probe() else { return };
-        let Ok(runtime) = Handle::try_current() else {
+        let Ok(runtime) = Handle::try_current() else { return };
+        let id = gate.probe_of_thread();
+        let mut probe = self.0[id.index()].lock().unwrap_or_else(PoisonError::into_inner);
+        let before = probe.runtime.replace(runtime.id());
+        if before != probe.runtime {
+            // Nobody may drive the former runtime any more.
             gate.cancel_probe(id);
+            probe.transport = ProbeTransport::None;
+        }
+        if !gate.wants_probe(id) {
             return;
-        };
-        let mut transport = self.0[id.index()].lock().unwrap_or_else(PoisonError::into_inner);
-        if let ProbeTransport::Socket(socket) = &*transport {
+        }
+        let transport = &mut probe.transport;
+        if let ProbeTransport::Socket(socket) = transport {
             if write(socket).is_ok() {
                 return;
             }
@@ -64,7 +79,7 @@ impl SocketProbes {
         if matches!(*transport, ProbeTransport::None) {
             *transport = socket(gate, id, &runtime).map_or(ProbeTransport::Tasks, ProbeTransport::Socket);
         }
-        match &*transport {
+        match transport {
             ProbeTransport::Socket(socket) if write(socket).is_ok() => {}
             _ => task(gate, id, &runtime),
         }
@@ -163,7 +178,8 @@ mod tests {
             });
             drop(runtime);
             std::thread::sleep(Duration::from_millis(5));
-            let id = gate.wants_probe().expect("the last one has ended");
+            let id = gate.probe_of_thread();
+            assert!(gate.wants_probe(id), "the last one has ended");
             gate.cancel_probe(id);
         }
     }
@@ -175,10 +191,11 @@ mod tests {
             std::thread::sleep(Duration::from_millis(5));
             let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build().unwrap();
             runtime.block_on(async {
-                let id = gate.wants_probe().unwrap();
+                let id = gate.probe_of_thread();
+                assert!(gate.wants_probe(id));
                 gate.cancel_probe(id);
                 probe.measure(&gate);
-                assert_eq!(gate.wants_probe(), None, "one is under way");
+                assert!(!gate.wants_probe(id), "one is under way");
             });
         }
     }
@@ -192,17 +209,20 @@ mod tests {
         std::thread::sleep(Duration::from_millis(5));
         hung.block_on(async { probe.measure(&gate) });
         std::thread::sleep(Duration::from_millis(50));
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                current().block_on(async {
-                    for _ in 0..50 {
-                        probe.measure(&gate);
-                        assert!(gate.admit(&RequestInfo::default()).is_ok());
-                        tokio::time::sleep(Duration::from_millis(1)).await;
-                    }
-                });
+        let serve = || {
+            current().block_on(async {
+                for _ in 0..50 {
+                    probe.measure(&gate);
+                    assert!(gate.admit(&RequestInfo::default()).is_ok());
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                }
             });
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(serve);
         });
+        // And on the same thread.
+        serve();
         assert!(gate.delay() < Duration::from_millis(50), "{:?}", gate.delay());
     }
 }
