@@ -53,6 +53,9 @@ fn parse_plant(word: &str) -> Result<String, String> {
     }
 }
 
+/// The report's name beside the results.
+const REPORT_FILE: &str = "report.html";
+
 const RUN: &str = "\
 Examples:
   leeward run bw-overall                              the whole figure
@@ -81,9 +84,8 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let page = leeward_report::render(&results);
     interrupt.finish()?;
-    store::write(&folder, &results)?;
-    let report = folder.join("report.html");
-    output_files::write(&report, &page)?;
+    store::write_with(&folder, &results, &[(REPORT_FILE, &page)])?;
+    let report = folder.join(REPORT_FILE);
     stdout::print(&if args.json { json(&results)? } else { text(&results, &folder, &report) })?;
     match results.doubts.as_slice() {
         // Some runs measured the server. The text names the others, and claims on them are

@@ -15,11 +15,13 @@ pub(crate) fn points(points: &[PointRow]) -> String {
     let clients = varies(|a, b| a.workload.clients == b.workload.clients);
     let ps = varies(|a, b| a.workload.p == b.workload.p);
     let rs = varies(|a, b| a.workload.r == b.workload.r);
+    let rtts = varies(|a, b| a.rtt_us == b.rtt_us);
     let mut columns = vec![("variant", Align::Left)];
     columns.extend(services.then_some(("service", Align::Left)));
     columns.extend(ps.then_some(("p %", Align::Right)));
     columns.extend(rs.then_some(("r %", Align::Right)));
     columns.extend(clients.then_some(("clients", Align::Right)));
+    columns.extend(rtts.then_some(("rtt us", Align::Right)));
     let numbers = ["demand k/s", "x capacity", "goodput k/s", "p99 us", "drops %"];
     columns.extend(numbers.map(|name| (name, Align::Right)));
     let mut table = Table::new(&columns);
@@ -32,6 +34,7 @@ pub(crate) fn points(points: &[PointRow]) -> String {
         row.extend(ps.then(|| percent(workload.p)));
         row.extend(rs.then(|| percent(workload.r)));
         row.extend(clients.then(|| workload.clients.to_string()));
+        row.extend(rtts.then(|| format!("{:.0}", first.rtt_us)));
         // A service with milliseconds of work serves a few thousand requests per second.
         let slow = first.capacity_rps < 20e3;
         row.push(thousands_with(if slow { 2 } else { 0 }, workload.demand_rps));
@@ -225,7 +228,8 @@ fn groups(points: &[PointRow]) -> Vec<Vec<&PointRow>> {
             (*clients, demand_rps.to_bits(), bits(*p), bits(*r))
         };
         let same = |a: &WorkloadKey, b: &WorkloadKey| a.service == b.service && numbers(a) == numbers(b);
-        a.run.label == b.run.label && same(&a.workload, &b.workload)
+        let same_rtt = a.rtt_us.to_bits() == b.rtt_us.to_bits();
+        a.run.label == b.run.label && same_rtt && same(&a.workload, &b.workload)
     };
     for point in points {
         match groups.iter_mut().find(|group| same(group[0], point)) {

@@ -76,6 +76,7 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
         expiry_rate: ratio(counts.expired + counts.overflowed, counts.offered),
         throttle_rate: ratio(counts.throttled, counts.offered),
         retry_rate: run.config.replicas.map(|_| ratio(counts.sent_again, counts.offered)),
+        timeout_rate: run.config.clients.timeout.map(|_| ratio(counts.timed_out, counts.offered)),
         failure_p99_us: report.failure_delay.map(|delay| micros(delay.p99)),
         reject_delay_mean_us: round(report.reject_delay.mean_ns / 1e3, 3),
         cpu_utilization: round(report.cpu_utilization, 6),

@@ -80,13 +80,26 @@ enum Record<'a> {
 /// # Errors
 /// [`StoreError::Io`].
 pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
+    write_with(folder, results, &[])
+}
+
+/// As [`write`], with further files of the same run: name and text. A full disk leaves all of an
+/// earlier run's.
+///
+/// # Errors
+/// [`StoreError::Io`].
+pub fn write_with(folder: &Path, results: &Results, others: &[(&str, &str)]) -> Result<(), StoreError> {
     std::fs::create_dir_all(folder).map_err(|source| StoreError::Io { path: folder.into(), source })?;
-    replace(folder, RECORDS_FILE, |file| write_lines(file, results))?;
-    // Written last, because `read` reads this file.
-    replace(folder, RESULT_FILE, |file| {
+    let mut files = vec![PartialFile::write(folder, RECORDS_FILE, |file| write_lines(file, results))?];
+    for (name, text) in others {
+        files.push(PartialFile::write(folder, name, |file| file.write_all(text.as_bytes()))?);
+    }
+    // Renamed last, because `read` reads this file.
+    files.push(PartialFile::write(folder, RESULT_FILE, |file| {
         serde_json::to_writer_pretty(&mut *file, results)?;
         file.write_all(b"\n")
-    })
+    })?);
+    files.into_iter().try_for_each(PartialFile::finish)
 }
 
 /// Writes the records of `results.jsonl`: the experiment, then all machines, points, windows,
@@ -121,24 +134,39 @@ pub fn write_lines(out: &mut dyn Write, results: &Results) -> std::io::Result<()
     Ok(())
 }
 
-/// Writes a file under another name, then renames it.
-fn replace(
-    folder: &Path,
-    name: &str,
-    content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
-) -> Result<(), StoreError> {
-    let path = folder.join(name);
-    let partial = folder.join(format!(".{name}.{}.partial", std::process::id()));
-    let written = File::create(&partial).and_then(|file| {
-        let mut file = BufWriter::new(file);
-        content(&mut file)?;
-        file.into_inner().map_err(|error| error.into_error())?.sync_all()?;
-        std::fs::rename(&partial, &path)
-    });
-    written.map_err(|source| {
-        let _ = std::fs::remove_file(&partial); // best effort: only the first error is reported
-        StoreError::Io { path, source }
-    })
+/// A file under another name, until it is complete. Dropping it removes it.
+struct PartialFile {
+    partial: PathBuf,
+    path: PathBuf,
+}
+
+impl PartialFile {
+    fn write(
+        folder: &Path,
+        name: &str,
+        content: impl FnOnce(&mut dyn Write) -> std::io::Result<()>,
+    ) -> Result<Self, StoreError> {
+        let partial = folder.join(format!(".{name}.{}.partial", std::process::id()));
+        let file = PartialFile { partial, path: folder.join(name) };
+        let written = File::create(&file.partial).and_then(|file| {
+            let mut file = BufWriter::new(file);
+            content(&mut file)?;
+            file.into_inner().map_err(|error| error.into_error())?.sync_all()
+        });
+        written.map_err(|source| StoreError::Io { path: file.path.clone(), source })?;
+        Ok(file)
+    }
+
+    /// Gives the file its name.
+    fn finish(self) -> Result<(), StoreError> {
+        std::fs::rename(&self.partial, &self.path).map_err(|source| StoreError::Io { path: self.path.clone(), source })
+    }
+}
+
+impl Drop for PartialFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.partial); // best effort: it has its name, or is of no use
+    }
 }
 
 /// Reads the results in `folder` (or the `result.json` itself).
@@ -175,6 +203,17 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("leeward-store-{}-{name}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
         folder
+    }
+
+    #[test]
+    fn a_file_that_can_not_be_written_leaves_all_of_the_earlier_run() {
+        let folder = folder("partial");
+        write_with(&folder, &sample(), &[("report.html", "first")]).unwrap();
+        let second = Results { scenario: "second".into(), ..sample() };
+        assert!(write_with(&folder, &second, &[("report.html", "second"), ("no/folder", "")]).is_err());
+        assert_eq!(read(&folder).unwrap(), sample());
+        assert_eq!(std::fs::read_to_string(folder.join("report.html")).unwrap(), "first");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3, "nothing half-written stays");
     }
 
     fn sample() -> Results {

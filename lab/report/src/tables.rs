@@ -47,7 +47,7 @@ const SHIFTS: [Column<ShiftRow>; 10] = [
     column("reject_delay_peak_us", "Highest reject delay", "µs"),
 ];
 
-const POINTS: [Column<PointRow>; 26] = [
+const POINTS: [Column<PointRow>; 27] = [
     column("service", "Service", ""),
     column("clients", "Clients", ""),
     column("demand_rps", "Demand", "k/s"),
@@ -64,6 +64,7 @@ const POINTS: [Column<PointRow>; 26] = [
     column("expiry_rate", "Expired", "%"),
     column("throttle_rate", "Throttled", "%"),
     column("retry_rate", "Sent again", "%"),
+    column("timeout_rate", "Given up", "%"),
     column("reject_delay_mean_us", "Reject delay", "µs"),
     column("rtt_us", "Round trip", "µs"),
     column("cores_mean", "Cores held", ""),

@@ -185,6 +185,24 @@ fn replicas_have_rows_and_do_not_depend_on_threads() {
 }
 
 #[test]
+fn each_request_has_an_outcome_where_clients_give_up() {
+    let impatient = SMALL
+        .replace("demand = [\"0.5x\", \"2x\"]", "demand = \"2x\"\nslo = \"200us\"\ntimeout = \"300us\"")
+        .replace("name = \"dagor\"", "name = \"window\"");
+    let results = run_with(&read(&impatient), 2, 7);
+    // Without a controller, the others are still in the server.
+    for point in results.points.iter().filter(|point| point.run.label != "none") {
+        let completed = point.throughput_rps * point.measured_s / point.offered as f64;
+        let ended = completed + point.drop_rate + point.expiry_rate + point.throttle_rate;
+        let whole = ended + point.timeout_rate.unwrap();
+        // What arrives before the measurement ends in it, and the other way round.
+        assert!((0.9..1.1).contains(&whole), "{whole} {point:?}");
+    }
+    assert!(results.points.iter().any(|point| point.timeout_rate > Some(0.1)));
+    assert!(run_with(&read(SMALL), 2, 7).points.iter().all(|point| point.timeout_rate.is_none()));
+}
+
+#[test]
 fn controllers_share_arrivals_and_points_are_consistent() {
     let results = run_with(&read(SMALL), 2, 7);
     for point in &results.points {

@@ -76,6 +76,8 @@ table! {
         throttle_rate: f64, Share "Throttled at clients";
         /// Requests sent to a second server over requests issued, if there are several.
         retry_rate: Option<f64>, Share "Sent to a second server";
+        /// Requests that their clients gave up over requests issued, if clients have a time-out.
+        timeout_rate: Option<f64>, Share "Given up by clients";
         /// 99th percentile of the time from a request's issue to the failure of its first attempt,
         /// µs, if there are several servers; 0 without failures.
         ///
