@@ -5,7 +5,7 @@ use http::{Request, Version};
 use leeward_core::units::Time;
 use leeward_runtime::{clock, wall};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tower_service::Service;
@@ -20,13 +20,13 @@ const OLDEST: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default)]
 pub struct Stamp(Arc<Times>);
 
-/// Times of a connection by the wall clock, in ns; 0: there was none.
+/// Times of a connection.
 #[derive(Debug, Default)]
 struct Times {
-    /// When the kernel received the last bytes that were read.
+    /// When the kernel received the last bytes that were read, by the wall clock in ns; 0: unknown.
     received: AtomicU64,
-    /// When bytes were written last.
-    written: AtomicU64,
+    /// Whether bytes were written since.
+    has_written: AtomicBool,
 }
 
 impl Stamp {
@@ -35,30 +35,28 @@ impl Stamp {
     /// The wall clock may be set: a stamp in the future gives 0, and one older than a minute gives
     /// `None`.
     pub fn age(&self) -> Option<Duration> {
-        self.age_since(0, clock::process())
+        self.age_at(clock::process())
     }
 
     /// Time for which a request of this version has waited, at a reading of the process's clock;
     /// as for [`Self::age`].
     ///
     /// One that its client has sent with an earlier one waits behind its own connection, where
-    /// nobody else does: its time counts from the last write, which is of the response before it.
-    /// HTTP/2 writes at any time.
+    /// nobody else does: it begins when the response before it is written. HTTP/2 writes at any
+    /// time.
     pub(crate) fn age_of(&self, version: Version, reading: Time) -> Option<Duration> {
-        let written = if version < Version::HTTP_2 { self.0.written.load(Ordering::Relaxed) } else { 0 };
-        self.age_since(written, reading)
+        let age = self.age_at(reading)?;
+        let is_pipelined = version < Version::HTTP_2 && self.0.has_written.load(Ordering::Relaxed);
+        Some(if is_pipelined { Duration::ZERO } else { age })
     }
 
-    fn age_since(&self, written: u64, reading: Time) -> Option<Duration> {
+    fn age_at(&self, reading: Time) -> Option<Duration> {
         let received = self.0.received.load(Ordering::Relaxed);
         if received == 0 {
             return None;
         }
-        let now = wall::at(reading)?;
-        if now.saturating_sub(received) > OLDEST.as_nanos() as u64 {
-            return None;
-        }
-        Some(Duration::from_nanos(now.saturating_sub(received.max(written))))
+        let age = Duration::from_nanos(wall::at(reading)?.saturating_sub(received));
+        (age <= OLDEST).then_some(age)
     }
 
     /// Records a read by another kind of listener; the kernel received the bytes at `received`.
@@ -74,12 +72,12 @@ impl Stamp {
         let before = self.0.received.load(Ordering::Relaxed);
         let stamp = if more && before != 0 && stamp != 0 { before.min(stamp) } else { stamp };
         self.0.received.store(stamp, Ordering::Relaxed);
+        self.0.has_written.store(false, Ordering::Relaxed);
     }
 
     /// Records a write.
     pub(crate) fn note_write(&self) {
-        let now = wall::at(clock::process()).unwrap_or(0);
-        self.0.written.store(now, Ordering::Relaxed);
+        self.0.has_written.store(true, Ordering::Relaxed);
     }
 }
 
