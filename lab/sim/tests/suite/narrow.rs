@@ -48,6 +48,23 @@ fn a_service_may_take_a_good_part_of_the_objective() {
     }
 }
 
+/// Four cores, a service of half of the objective, and a round trip, which is a tick, of a tenth of
+/// it: hardly one tick in four has a rejection where every second request is rejected.
+#[test]
+fn a_tick_may_be_much_shorter_than_a_service() {
+    for demand in [0.9, 1.0, 1.2, 1.5] {
+        let mut config = SimConfig::testbed(ServiceTime::Constant(Nanos::from_millis(1)), demand);
+        config.server.cores = 4;
+        config.workload.clients = 1_000;
+        config.workload.demand[0].rate = Rate(4_000.0 * demand);
+        (config.network.rtt, config.slo) = (Nanos::from_micros(100), Nanos::from_micros(2_200));
+        (config.warmup, config.duration) = (Nanos::from_secs(2), Nanos::from_secs(6));
+        let (ours, other) = (in_time(&config, "auto"), in_time(&config, "breakwater"));
+        println!("{demand} x: {ours:.0} in time, breakwater {other:.0}");
+        assert!(ours > 0.95 * other, "{demand} x: {ours} of {other}");
+    }
+}
+
 #[test]
 fn an_overload_that_ends_leaves_nothing_behind() {
     let mut config = long_way(1_000, 0.8);
