@@ -83,7 +83,7 @@ pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
     write_with(folder, results, &[])
 }
 
-/// As [`write`], with further files of the same run: name and text. A full disk leaves all of an
+/// As [`write()`], with further files of the same run: name and text. A full disk leaves all of an
 /// earlier run's.
 ///
 /// # Errors
