@@ -15,7 +15,6 @@ use entry::Entry;
 use leeward_host::sync::{Mutex, lock};
 use std::fmt::Write;
 use std::fs::{File, OpenOptions};
-use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -79,17 +78,6 @@ pub(crate) struct AccessLog {
 pub(crate) struct OpenedLog(Option<(LogFormat, Output)>);
 
 impl OpenedLog {
-    /// Checks that the file's folder is there; makes no file.
-    ///
-    /// # Errors
-    /// It is not.
-    pub(crate) fn check(settings: &AccessLogSettings) -> Result<(), ProxyError> {
-        let (Some(_), LogTarget::File(path)) = (settings.format, &settings.target) else { return Ok(()) };
-        let folder = path.parent().unwrap_or(path);
-        let found = if path.is_dir() { Err(ErrorKind::IsADirectory.into()) } else { folder.metadata().map(drop) };
-        found.map_err(|source| ProxyError::AccessLog { path: path.clone(), source })
-    }
-
     /// Opens the file.
     ///
     /// # Errors

@@ -209,7 +209,7 @@ impl FileSettings {
             .ok_or(SettingsError::Missing { key: "listen", help: "an address, such as `:8080`" })?;
         if let Some(path) = listen.strip_prefix(UNIX) {
             socket_path(path).map_err(|error| wrong("listen", &error))?;
-        } else if listen.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
+        } else if listen.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_err()) {
             return Err(wrong("listen", &format!("`{listen}` ends with no port from 0 to 65535, such as `:8080`")));
         }
         let to = self.to.as_deref().unwrap_or_default();
