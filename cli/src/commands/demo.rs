@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use leeward_admin::{Admin, AdminError, Sources};
 use leeward_lab::results::Plot;
 use leeward_lab::run::Options;
-use leeward_lab::{Results, Scenario, real, store};
+use leeward_lab::{Results, Scenario, real};
 use leeward_plant::ServerObservers;
 
 use super::output_files;
@@ -121,9 +121,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let (results, rows) = merge(parts, args);
     let page = leeward_report::render(&results);
     interrupt.finish()?;
-    store::write(&args.out, &results)?;
-    let report = args.out.join("report.html");
-    output_files::write(&report, &page)?;
+    let report = output_files::write_results(&args.out, &results, &page)?;
     stdout::print(&format!(
         "\n{}{}\n{}",
         explanation::late_clients_warning(results.doubts.len(), rows.len()),

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
+use leeward_lab::{Results, store};
 
 use crate::failure::{Failure, file_failure};
 
@@ -65,6 +66,13 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
 pub(crate) fn write_into(folder: &Path, name: &str, text: &str) -> Result<(), Failure> {
     fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display())).map_err(file_failure)?;
     write(&folder.join(name), text)
+}
+
+/// Writes results and their report, all or none; returns the report's path.
+pub(crate) fn write_results(folder: &Path, results: &Results, report: &str) -> Result<PathBuf, Failure> {
+    const REPORT_FILE: &str = "report.html";
+    store::write_with(folder, results, &[(REPORT_FILE, report)])?;
+    Ok(folder.join(REPORT_FILE))
 }
 
 /// Writes a value as indented JSON.

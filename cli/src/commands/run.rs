@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
-use leeward_lab::{Results, run, store};
+use leeward_lab::{Results, run};
 
 use super::{output_files, summary};
 use crate::failure::Failure;
@@ -53,9 +53,6 @@ fn parse_plant(word: &str) -> Result<String, String> {
     }
 }
 
-/// The report's name beside the results.
-const REPORT_FILE: &str = "report.html";
-
 const RUN: &str = "\
 Examples:
   leeward run bw-overall                              the whole figure
@@ -84,8 +81,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     };
     let page = leeward_report::render(&results);
     interrupt.finish()?;
-    store::write_with(&folder, &results, &[(REPORT_FILE, &page)])?;
-    let report = folder.join(REPORT_FILE);
+    let report = output_files::write_results(&folder, &results, &page)?;
     stdout::print(&if args.json { json(&results)? } else { text(&results, &folder, &report) })?;
     match results.doubts.as_slice() {
         // Some runs measured the server. The text names the others, and claims on them are

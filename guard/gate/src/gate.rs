@@ -282,7 +282,7 @@ impl Gate {
 
     /// The probe of the calling thread.
     pub fn probe_of_thread(&self) -> ProbeId {
-        self.0.probes.of_thread(number_of_thread()).0
+        ProbeId::of_thread(number_of_thread())
     }
 
     /// Whether the caller should now queue a probe task at this thread's executor. Rarely true.
@@ -290,6 +290,11 @@ impl Gate {
     /// The caller reports the task by [`Gate::start_probe`] and [`Gate::finish_probe`].
     pub fn wants_probe(&self, probe: ProbeId) -> bool {
         self.0.probes.get(probe).is_due(self.now())
+    }
+
+    /// Whether a probe task has not run yet.
+    pub fn is_probing(&self, probe: ProbeId) -> bool {
+        self.0.probes.get(probe).is_waiting()
     }
 
     /// Records that the probe task enters the queue.
@@ -469,7 +474,7 @@ impl Inner {
             Some(waited) => (waited, lock(&self.queue).note(now, waited)),
             // A probe doesn't know which request is late, so this request is charged no wait.
             None => {
-                let delay = self.probes.of_thread(number_of_thread()).1.delay(now);
+                let delay = self.probes.get(ProbeId::of_thread(number_of_thread())).delay(now);
                 let queue = self.wait_queue.as_ref().map_or(Nanos::ZERO, |_| lock(&self.queue).delay(now));
                 (Nanos::ZERO, delay.max(queue))
             }

@@ -10,16 +10,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Value of `entered` while no task waits.
 const NONE: u64 = u64::MAX;
 
-/// Largest number of probes; further threads share them.
-const PROBES: usize = 64;
-
 /// Number of a thread's probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeId(usize);
 
 impl ProbeId {
-    /// Largest number of probes.
-    pub const COUNT: usize = PROBES;
+    /// Largest number of probes; further threads share them.
+    pub const COUNT: usize = 64;
+
+    /// That of the thread with this number.
+    pub(crate) fn of_thread(thread: usize) -> Self {
+        ProbeId(thread % ProbeId::COUNT)
+    }
 
     /// The number, below [`ProbeId::COUNT`].
     pub fn index(self) -> usize {
@@ -33,13 +35,7 @@ pub(crate) struct Probes(Box<[Probe]>);
 
 impl Probes {
     pub(crate) fn new(interval: Nanos) -> Self {
-        Probes((0..PROBES).map(|_| Probe::new(interval)).collect())
-    }
-
-    /// The probe of the thread with this number.
-    pub(crate) fn of_thread(&self, thread: usize) -> (ProbeId, &Probe) {
-        let id = ProbeId(thread % PROBES);
-        (id, &self.0[id.0])
+        Probes((0..ProbeId::COUNT).map(|_| Probe::new(interval)).collect())
     }
 
     pub(crate) fn get(&self, id: ProbeId) -> &Probe {
@@ -108,6 +104,11 @@ impl Probe {
         self.entered.store(NONE, Ordering::Relaxed);
     }
 
+    /// Whether a task waits.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.entered.load(Ordering::Relaxed) != NONE
+    }
+
     /// Whether requests have asked in the last eight intervals.
     fn is_used(&self, now: Time) -> bool {
         now.since(Time(self.asked.load(Ordering::Relaxed))) <= self.interval * 8
@@ -150,9 +151,9 @@ mod tests {
     #[test]
     fn a_probe_that_never_ends_says_nothing_of_other_threads() {
         let probes = Probes::new(Nanos(100));
-        let ((_, first), (id, second)) = (probes.of_thread(0), probes.of_thread(1));
+        let (first, second) = (probes.get(ProbeId::of_thread(0)), probes.get(ProbeId::of_thread(1)));
         assert!(first.is_due(Time(100)) && second.is_due(Time(100)));
-        probes.get(id).leave(Time(110));
+        second.leave(Time(110));
         assert!(second.is_due(Time(9_900)));
         second.leave(Time(9_910));
         assert_eq!((first.delay(Time(10_000)), second.delay(Time(10_000))), (Nanos(9_900), Nanos(10)));

@@ -56,16 +56,27 @@ impl Drop for CancelGuard {
 impl SocketProbes {
     /// Starts a measurement, if one is due and the thread belongs to a Tokio runtime.
     pub(crate) fn measure(&self, gate: &Gate) {
-        let Ok(runtime) = Handle::try_current() else { return };
         let id = gate.probe_of_thread();
+        let is_due = gate.wants_probe(id);
+        // Few requests meet either.
+        if !is_due && !gate.is_probing(id) {
+            return;
+        }
+        let Ok(runtime) = Handle::try_current() else {
+            gate.cancel_probe(id);
+            return;
+        };
         let mut probe = self.0[id.index()].lock().unwrap_or_else(PoisonError::into_inner);
         let before = probe.runtime.replace(runtime.id());
-        if before != probe.runtime {
-            // Nobody may drive the former runtime any more.
-            gate.cancel_probe(id);
+        let is_moved = before != probe.runtime;
+        if is_moved {
             probe.transport = ProbeTransport::None;
         }
-        if !gate.wants_probe(id) {
+        if !is_due {
+            if is_moved {
+                // Nobody may drive the former runtime any more. The next request measures.
+                gate.cancel_probe(id);
+            }
             return;
         }
         let transport = &mut probe.transport;

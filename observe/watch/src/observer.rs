@@ -435,19 +435,21 @@ impl Observer {
 
     fn nothing_listens(&mut self) -> WatchError {
         let address = self.target.to_string();
-        let mut is_udp = false;
-        let _ = self.reader.udp_sockets(&mut |socket| {
-            is_udp |= socket.peer.port() == 0 && self.target.port == Some(socket.local.port());
-        });
-        let udp = if is_udp { " by TCP, but by UDP, which is not watched" } else { "" };
         let held = self.target.pid.map(|pid| {
             let process = procfs::process::Process::new(i32::try_from(pid).unwrap_or(-1)).ok();
             let is_visible = process.is_some_and(|process| process.fd().is_ok());
             (pid, is_visible, owners::held_by(&owners::family(pid)))
         });
+        let is_meant = |inode: u32| held.as_ref().is_none_or(|(.., held)| held.contains(&inode));
+        let mut is_udp = false;
+        let _ = self.reader.udp_sockets(&mut |socket| {
+            let is_asked_for = self.target.port == Some(socket.local.port());
+            is_udp |= socket.peer.port() == 0 && is_asked_for && is_meant(socket.inode);
+        });
+        let udp = if is_udp { " by TCP, but by UDP, which is not watched" } else { "" };
         let mut ports = BTreeSet::new();
         let _ = self.reader.tcp_listeners(&mut |listener| {
-            if held.as_ref().is_none_or(|(.., held)| held.contains(&listener.inode)) {
+            if is_meant(listener.inode) {
                 ports.insert(listener.local.port());
             }
         });

@@ -61,7 +61,8 @@ pub(super) struct OverloadDetector {
     is_detected: bool,
     /// Share of the recent time with a queue or, in an overload, with rejections or unmet demand.
     share: f64,
-    /// Until when demand counts as unmet: a tick may be much shorter than the time between two
+    /// End of the time in which demand counts as unmet: an objective after a session has waited for
+    /// a credit, half of one after a rejection. A tick may be much shorter than the time between two
     /// rejections.
     unmet_until: Time,
     now: Time,

@@ -17,8 +17,8 @@ use leeward_observe::{Decision, DecisionReason, SAMPLING_INTERVAL};
 const IDLE_SHARE: f64 = 0.125;
 
 /// One of this many requests is judged by its delay alone: without the time that requests of its
-/// route spend inside. So is one of this many of these whose client would wait less than the
-/// objective, or each of them while nothing waits: their work may be in vain.
+/// route spend inside. If its client waits less than the objective, its work may be in vain: where
+/// others wait, only one of this many such requests is judged so.
 const TRIED_EVERY: u64 = 16;
 
 impl Gate {
@@ -68,10 +68,9 @@ impl Gate {
         // as when a lock behind which its requests waited is free again.
         let is_tried = (random >> 32).is_multiple_of(TRIED_EVERY);
         let applied_weight = if is_tried { DelayWeight::NONE } else { weight };
-        let is_idle = weight.weighted(waited.max(delay)) < inner.target().scale(IDLE_SHARE);
-        let may_be_in_vain = time_left < inner.slo && !is_idle;
-        let is_tried = is_tried && (!may_be_in_vain || (random >> 36).is_multiple_of(TRIED_EVERY));
-        let expected = if is_alone || is_tried { Nanos::ZERO } else { service };
+        let is_idle = || weight.weighted(waited.max(delay)) < inner.target().scale(IDLE_SHARE);
+        let is_worth_it = || time_left >= inner.slo || is_idle() || (random >> 36).is_multiple_of(TRIED_EVERY);
+        let expected = if is_alone || (is_tried && is_worth_it()) { Nanos::ZERO } else { service };
         let arrival = Arrival::new(now)
             .with_delay(applied_weight.weighted(delay))
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
@@ -136,7 +135,7 @@ impl Gate {
                 let last = time_left.min(inner.slo).saturating_sub(expected).min(lateness).saturating_sub(waited);
                 permit.set_dequeue_check(DequeueCheck {
                     start_deadline: now + last,
-                    was_idle: is_idle,
+                    was_idle: is_idle(),
                     timeout: time_left,
                     priority: arrival.priority,
                     tenant: arrival.tenant,

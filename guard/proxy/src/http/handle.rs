@@ -190,7 +190,8 @@ impl Worker {
         let end = timeouts.total.map(|total| Instant::now() + total);
         let route = peer.route.as_deref();
         let exchange = Exchange { settings, worker: self, route, can_repeat, end, stream };
-        match exchange.run(place, Request::from_parts(parts, body)).await {
+        let answered = exchange.run(place, Request::from_parts(parts, body)).await;
+        match answered.and_then(|answered| check_answer(answered, upgrade.is_some())) {
             Ok(Answered { place, lease, response }) => {
                 if let Some(entry) = entry {
                     entry.record_backend(lease.pool.address().to_string(), true);
@@ -235,14 +236,7 @@ impl Worker {
         let is_call = headers::grpc(response.headers()).is_some();
         let has_failed = response.status().is_server_error() || (is_call && is_failed_call(response.headers()));
         let outcome = if has_failed { Outcome::Failed } else { Outcome::Completed };
-        if response.status() == StatusCode::SWITCHING_PROTOCOLS {
-            let Some(upgrade) = upgrade else {
-                // Nobody asked for it, and what follows is not HTTP.
-                if let Some(place) = place {
-                    place.finish(now, Outcome::Failed);
-                }
-                return answer::failed(Failure::BadAnswer, None);
-            };
+        if let (StatusCode::SWITCHING_PROTOCOLS, Some(upgrade)) = (response.status(), upgrade) {
             let protocol = response.headers().get(http::header::UPGRADE).cloned();
             *lock(upgrade) = Some(hyper::upgrade::on(&mut response));
             if let Some(place) = place {
@@ -250,12 +244,6 @@ impl Worker {
             }
             head::to_client(response.headers_mut(), version, protocol);
             return response.map(|_| ResponseBody::empty());
-        }
-        if head::is_coded(response.headers()) {
-            if let Some(place) = place {
-                place.finish(now, Outcome::Failed);
-            }
-            return answer::failed(Failure::BadAnswer, None);
         }
         if response.status() == StatusCode::NO_CONTENT {
             // It has no body, and must state no length (RFC 9110 §8.6).
@@ -305,6 +293,17 @@ impl Call {
         let is_over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if is_over && failure == Failure::BadAnswer { Failure::BackendTimeout } else { failure }
     }
+}
+
+/// Checks that an answer can be passed on.
+fn check_answer(answered: Answered, asks_for_upgrade: bool) -> Result<Answered, Unanswered> {
+    let Answered { place, lease, response } = answered;
+    // Nobody asked for it, and what follows is not HTTP.
+    let is_unasked = response.status() == StatusCode::SWITCHING_PROTOCOLS && !asks_for_upgrade;
+    if is_unasked || head::is_coded(response.headers()) {
+        return Err(Unanswered { place, pool: lease.pool, failure: Failure::BadAnswer });
+    }
+    Ok(Answered { place, lease, response })
 }
 
 /// Answers a rejected request; its body is read if it is small, else the connection ends.
