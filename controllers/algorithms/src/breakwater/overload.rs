@@ -61,9 +61,9 @@ pub(super) struct OverloadDetector {
     is_detected: bool,
     /// Share of the recent time with a queue or, in an overload, with rejections or unmet demand.
     share: f64,
-    /// End of the time in which demand counts as unmet: an objective after a session has waited for
-    /// a credit, half of one after a rejection. A tick may be much shorter than the time between two
-    /// rejections.
+    /// End of the time in which demand counts as unmet: an objective after a session has waited
+    /// for a credit, half of one after a rejection. A tick may be much shorter than the time
+    /// between two rejections.
     unmet_until: Time,
     now: Time,
 }
