@@ -53,6 +53,8 @@ fn a_tier_serves_by_its_curves() {
     std::fs::write(folder.path().join("curves.toml"), curves("tier", ["SIB1", "SDB1-4"])).unwrap();
     let leaf = Server::start(&["--service", "wait", "--admission", "none", "--idle", "block"], folder.path());
     let threading = ["--threading", "curves.toml", "--accept-curves", "--slo", "50ms", "--admission", "none"];
+    // Other tests run beside this one: by default, the tier goes on without a leaf that is late.
+    let threading = [&threading[..], &["--leaf-timeout", "30s"]].concat();
     for policy in ["leeward", "utune"] {
         let flags =
             [&["--service", "tier", "--leaves", &leaf.1, "--threading-policy", policy][..], &threading].concat();
