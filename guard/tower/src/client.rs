@@ -30,6 +30,12 @@ pub use self::{is_overload as overloaded, mark_retry as repeated};
 const REQUESTS_PER_ACCEPT: f64 = 2.0;
 /// Time over which requests and accepted requests are counted; half of it is forgotten at once.
 const MEMORY: Duration = Duration::from_secs(2);
+/// Requests that are sent within that time whatever the server does, to notice that it has
+/// recovered.
+const PROBES: f64 = 8.0;
+/// Accepted requests in a row after which half of the requests are forgotten. By the rule above, a
+/// server that still rejects accepts about every second one.
+const ACCEPTED_RUN: u32 = 16;
 
 /// Retries per first attempt (Site Reliability Engineering, ch. 21), and the most retries that
 /// accumulate.
@@ -148,6 +154,8 @@ struct AdaptiveThrottle {
     since: Instant,
     before: (f64, f64),
     now: (f64, f64),
+    /// Accepted requests since the last that was not, or since the memory was halved.
+    run: u32,
     random: u64,
     /// Retries that may be sent.
     retries: f64,
@@ -159,6 +167,7 @@ impl Default for AdaptiveThrottle {
             since: Instant::now(),
             before: (0.0, 0.0),
             now: (0.0, 0.0),
+            run: 0,
             random: 0x9E37_79B9_7F4A_7C15,
             retries: 1.0,
         }
@@ -182,8 +191,8 @@ impl AdaptiveThrottle {
         let chance = (self.random >> 11) as f64 / (1u64 << 53) as f64;
         let (requests, accepted) = (self.before.0 + self.now.0, self.before.1 + self.now.1);
         self.now.0 += 1.0;
-        // max(0, (requests − K × accepts) / (requests + 1)), ibid.
-        if chance < ((requests - REQUESTS_PER_ACCEPT * accepted) / (requests + 1.0)).max(0.0) {
+        // max(0, (requests − K × accepts) / (requests + 1)), ibid., with probes.
+        if chance < ((requests - REQUESTS_PER_ACCEPT * accepted - PROBES) / (requests + 1.0)).max(0.0) {
             return Err(LocalRejection::Throttled);
         }
         self.retries = if is_retry { self.retries - 1.0 } else { (self.retries + RETRIES).min(RETRIES_MAX) };
@@ -192,6 +201,18 @@ impl AdaptiveThrottle {
 
     fn record_accept(&mut self) {
         self.now.1 += 1.0;
+        self.run += 1;
+        if self.run >= ACCEPTED_RUN {
+            self.run = 0;
+            for (requests, accepted) in [&mut self.before, &mut self.now] {
+                *requests = (*requests / 2.0).max(*accepted);
+            }
+        }
+    }
+
+    /// Records that a sent request was rejected, or failed.
+    fn record_reject(&mut self) {
+        self.run = 0;
     }
 }
 
@@ -290,15 +311,15 @@ where
                 Poll::Ready(Ok(response.take().expect("polled after it was ready")))
             }
             StateProjection::Sent { inner, shared } => {
-                let response = ready!(inner.poll(context))?;
-                let rejected = is_overload(&response);
-                // The served request is being polled, so the report reaches its scope.
-                scope::report_downstream(rejected);
-                if let Some(shared) = shared.take()
-                    && !rejected
-                {
-                    lock(&shared.throttle).record_accept();
+                let answer = ready!(inner.poll(context));
+                let is_accepted = answer.as_ref().is_ok_and(|response| !is_overload(response));
+                if let Some(shared) = shared.take() {
+                    let mut throttle = lock(&shared.throttle);
+                    if is_accepted { throttle.record_accept() } else { throttle.record_reject() }
                 }
+                let response = answer?;
+                // The served request is being polled, so the report reaches its scope.
+                scope::report_downstream(!is_accepted);
                 Poll::Ready(Ok(response.map(GuardedBody::unguarded)))
             }
         }
@@ -325,10 +346,40 @@ mod tests {
             }
             is_sent
         };
-        let _ = (0..8_000).filter(|_| served(&mut throttle, &mut now)).count();
+        let _ = (0..2_500).filter(|_| served(&mut throttle, &mut now)).count();
         let sent = (0..1_000).filter(|_| served(&mut throttle, &mut now)).count();
         assert_eq!(sent, 1_000, "nothing ends here once the server accepts");
     }
+
+    #[test]
+    fn about_half_of_what_is_sent_to_an_overloaded_server_is_accepted() {
+        for accepted_of_8 in 1..=3 {
+            let (mut throttle, mut now) = (AdaptiveThrottle::default(), Instant::now());
+            let (mut sent, mut accepted, mut credit) = (0, 0, 0);
+            for number in 0..20_000 {
+                now += Duration::from_millis(1);
+                // The server can do some of eight that arrive, in bunches.
+                credit = (credit + accepted_of_8).min(8 * 12);
+                if throttle.try_send(now, false).is_err() {
+                    continue;
+                }
+                let is_accepted = credit >= 8;
+                if is_accepted {
+                    credit -= 8;
+                    throttle.record_accept();
+                } else {
+                    throttle.record_reject();
+                }
+                if number >= 5_000 {
+                    (sent, accepted) = (sent + 1, accepted + u32::from(is_accepted));
+                }
+            }
+            let share = f64::from(accepted) / f64::from(sent);
+            assert!((0.4..0.62).contains(&share), "{accepted_of_8} of 8: {accepted} of {sent}");
+            assert!(accepted > 15_000 / 8 * accepted_of_8 * 9 / 10, "{accepted_of_8} of 8: {accepted}");
+        }
+    }
+
     #[test]
     fn retries_are_limited_to_one_request_in_ten() {
         let (mut throttle, mut now, mut sent) = (AdaptiveThrottle::default(), Instant::now(), (0, 0));
