@@ -59,7 +59,7 @@ pub struct ThreadCalls {
     boundaries: Option<(u64, u64)>,
     /// Number of outer calls of the last stack that stay when its wait ends.
     around_wait: usize,
-    /// When the thread returned from the wait of the last stack, if nothing was seen since.
+    /// When the thread came back to the last stack, if nothing was seen since.
     returned: Option<u64>,
 }
 
@@ -106,7 +106,7 @@ impl ThreadCalls {
             // Nobody told when it came back.
             self.switched_in(time.saturating_sub(interval / 2).max(self.seen));
         }
-        self.observe(time, stack, interval, report);
+        self.observe(time, stack, interval, false, report);
         self.state = CpuState::On(time);
     }
 
@@ -132,7 +132,7 @@ impl ThreadCalls {
                 if let Some(returned) = again {
                     self.wait_again(returned, time, stack, report);
                 } else {
-                    self.observe(time, stack, interval, report);
+                    self.observe(time, stack, interval, true, report);
                 }
                 // Who lost the CPU comes back to the same call.
                 self.around_wait = stack.len().saturating_sub(usize::from(!preempted));
@@ -159,7 +159,7 @@ impl ThreadCalls {
                 self.seen = time;
                 self.pieces.clear();
                 self.boundaries = None;
-                self.returned = (self.around_wait < self.open.len()).then_some(time);
+                self.returned = Some(time);
             }
             // It was away before, and nobody told.
             CpuState::On(_) | CpuState::Away => {}
@@ -185,6 +185,7 @@ impl ThreadCalls {
         } else {
             self.pause(time);
             let until = self.holds_until(time, interval);
+            self.end_wait(report);
             self.close(0, until, stops && until == time, report);
         }
         *self = ThreadCalls::new(time);
@@ -208,9 +209,19 @@ impl ThreadCalls {
     }
 
     /// Continues calls that the last stack and this one share, ends the others and begins new ones.
-    fn observe(&mut self, time: u64, stack: &[Frame], interval: u64, report: &mut dyn FnMut(Call)) {
+    ///
+    /// `switches`: the thread leaves its CPU. It does so in the same few places, which say nothing
+    /// of what it did before, back to a boundary.
+    fn observe(
+        &mut self,
+        time: u64,
+        stack: &[Frame],
+        interval: u64,
+        switches: bool,
+        report: &mut dyn FnMut(Call),
+    ) {
         self.pause(time);
-        self.returned = None;
+        self.end_wait(report);
         let total = self.cpu();
         let is_gap = total > interval.saturating_mul(GAP);
         let (mut until, mut from) = if is_gap {
@@ -221,6 +232,7 @@ impl ThreadCalls {
         if let Some((first, last)) = self.boundaries {
             let (first, last) = (first.min(time), last.min(time));
             (until, from) = if is_gap { (until.min(first), from.max(last)) } else { (first, last) };
+            from = if switches { time } else { from };
         }
         let continues = !is_gap && self.boundaries.is_none();
         let shared = if continues { self.shared(stack) } else { 0 };
@@ -235,6 +247,14 @@ impl ThreadCalls {
         self.seen = time;
         self.pieces.clear();
         self.boundaries = None;
+    }
+
+    /// Ends the calls to which the thread came back before a boundary: nobody saw what it did up to
+    /// that.
+    fn end_wait(&mut self, report: &mut dyn FnMut(Call)) {
+        if let (Some(returned), Some(_)) = (self.returned.take(), self.boundaries) {
+            self.close(0, returned, false, report);
+        }
     }
 
     /// Returns how many outer frames are the same calls. A function that is called from another
@@ -256,8 +276,8 @@ impl ThreadCalls {
     /// The thread left its CPU, and nobody saw where.
     fn forget(&mut self, time: u64, interval: u64, report: &mut dyn FnMut(Call)) {
         let until = self.holds_until(time, interval);
+        self.end_wait(report);
         self.close(0, until, false, report);
-        self.returned = None;
         self.seen = time;
         self.pieces.clear();
         self.boundaries = None;

@@ -213,17 +213,17 @@ pub(super) fn culprit(
     let heaviest = tree.heaviest(symbols);
     let mut names: HashMap<String, [(u64, u64); 2]> = HashMap::new();
     for (side, group) in [slow, rest].into_iter().enumerate() {
-        for (function, (nanos, requests, time)) in &group.inclusive.0 {
-            let sums = names.entry(symbols.location(*function, *time).function()).or_default();
-            sums[side].0 += nanos;
-            sums[side].1 = sums[side].1.max(*requests);
+        for (function, sum) in &group.inclusive.0 {
+            let sums = names.entry(symbols.location(*function, sum.latest).function()).or_default();
+            sums[side].0 += (sum.on_cpu as f64 * group.cpu_scale) as u64 + sum.waiting;
+            sums[side].1 = sums[side].1.max(sum.requests);
         }
     }
     let share = |part: u64, whole: u64| (part as f64 * 100.0 / whole.max(1) as f64).min(100.0);
     let mut all: Vec<(usize, Culprit)> = Vec::new();
     for (function, [of_slow, of_rest]) in names {
         let Some((depth, _)) = heaviest.get(&function) else { continue };
-        let mean = |group: &Group, nanos: u64| (nanos as f64 * group.call_scale / group.requests.max(1) as f64) as u64;
+        let mean = |group: &Group, nanos: u64| nanos / group.requests.max(1);
         let (in_slow, in_rest) = (share(of_slow.1, slow.with_calls), share(of_rest.1, rest.with_calls));
         let (slow, rest) = (mean(slow, of_slow.0), mean(rest, of_rest.0));
         let explains = slow.saturating_sub(rest) as f64 * 100.0 / difference;

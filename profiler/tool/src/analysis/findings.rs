@@ -76,12 +76,11 @@ pub(super) struct Group {
     causes: Map<Cause, Sum>,
     pub(super) inclusive: Inclusive,
     pub(super) incomplete: u64,
-    /// Requests with a call. After [`Group::estimated`]: the requests to which those that call a
+    /// Requests with a call. After [`Group::compared`]: the requests to which those that call a
     /// function are compared.
     pub(super) with_calls: u64,
-    /// Factors by which times in calls, and in functions themselves, are multiplied.
-    pub(super) call_scale: f64,
-    function_scale: f64,
+    /// Factor by which times on a CPU are multiplied.
+    pub(super) cpu_scale: f64,
     /// Time in no recorded call, and in functions themselves.
     unrecorded: u128,
     in_functions: u128,
@@ -142,16 +141,19 @@ impl Group {
         self.with_calls += if has_calls { weight } else { 0 };
     }
 
-    /// Prepares the group for comparison. A sample falls only into some short requests: their
-    /// functions then stand for those of the requests in which none was seen.
-    pub(super) fn estimated(mut self, sampled: bool) -> Group {
-        (self.call_scale, self.function_scale) = (1.0, 1.0);
-        if !sampled {
+    /// Returns whether the group's times on a CPU can be estimated: a sample shows a function.
+    pub(super) fn has_functions(&self) -> bool {
+        self.in_functions > 0
+    }
+
+    /// Prepares the group for comparison. If times are `estimated`: a sample falls only into some
+    /// short requests, and their functions then stand for those of the others.
+    pub(super) fn compared(mut self, estimated: bool) -> Group {
+        self.cpu_scale = 1.0;
+        if !estimated {
             self.with_calls = self.requests;
-        } else if self.in_functions > 0 {
-            let recorded = self.latency.saturating_sub(self.unrecorded).max(1);
-            self.call_scale = self.latency.max(recorded) as f64 / recorded as f64;
-            self.function_scale = 1.0 + self.unrecorded as f64 / self.in_functions as f64;
+        } else if self.has_functions() {
+            self.cpu_scale = 1.0 + self.unrecorded as f64 / self.in_functions as f64;
             self.causes.remove(&Cause::Unrecorded);
         }
         self
@@ -160,7 +162,7 @@ impl Group {
     /// Returns the estimated time of a cause, and the requests among which it was looked for.
     fn estimate(&self, cause: Cause, nanos: u64) -> (u64, u64) {
         match cause {
-            Cause::Function { .. } => ((nanos as f64 * self.function_scale) as u64, self.with_calls),
+            Cause::Function { .. } => ((nanos as f64 * self.cpu_scale) as u64, self.with_calls),
             _ => (nanos, self.requests),
         }
     }

@@ -263,22 +263,33 @@ impl TraceHistory {
 
     /// Returns the nanoseconds of a request in each function, its calls included.
     pub fn inclusive(&self, request: &Request) -> Sums<u64> {
+        let [mut all, waiting] = self.inclusive_by_state(request);
+        waiting.iter().for_each(|(function, nanos)| all.add(function, nanos));
+        all
+    }
+
+    /// Returns the nanoseconds of a request in each function, its calls included: on a CPU, and off
+    /// it. Where all calls are recorded, they are not told apart.
+    pub(super) fn inclusive_by_state(&self, request: &Request) -> [Sums<u64>; 2] {
+        let mut parts = <[Sums<u64>; 2]>::default();
         if self.idle.is_none() {
-            return breakdown::inclusive(request, |thread, from, to| self.between(thread, from, to));
+            parts[0] = breakdown::inclusive(request, |thread, from, to| self.between(thread, from, to));
+            return parts;
         }
-        let (mut sums, mut seen) = (Sums::default(), Set::default());
+        let mut seen = Set::default();
         self.stacks(request, |stack, from, to| {
             seen.clear();
+            let is_waiting = stack.last().is_some_and(Activity::is_leaf);
             for activity in stack {
                 // Recursion counts once.
                 if let Activity::Call { function, .. } = *activity
                     && seen.insert(function)
                 {
-                    sums.add(function, to - from);
+                    parts[usize::from(is_waiting)].add(function, to - from);
                 }
             }
         });
-        sums
+        parts
     }
 }
 

@@ -144,7 +144,7 @@ struct Comparison {
 impl Comparison {
     fn take(&mut self, request: &Request, weight: u64, history: &TraceHistory, is_slow: bool) {
         let breakdown = history.breakdown(request);
-        let inclusive = history.inclusive(request);
+        let inclusive = history.inclusive_by_state(request);
         if !is_slow {
             self.rest.add(request, weight, &breakdown.causes);
             self.rest.inclusive.add(&inclusive, weight, request.end);
@@ -170,7 +170,9 @@ impl Comparison {
     fn finish(self, trace: &Trace, symbols: &mut Symbols, latencies: &Histogram, threshold: u64) -> Tail {
         let Comparison { slow, rest, blames, workers, tree } = self;
         let sampled = trace.header().engine == Engine::Samples;
-        let (slow, rest) = (slow.estimated(sampled), rest.estimated(sampled));
+        // Both or none: what one group has in functions, the other would have outside them.
+        let estimated = sampled && slow.has_functions() && rest.has_functions();
+        let (slow, rest) = (slow.compared(estimated), rest.compared(estimated));
         Tail {
             requests: slow.requests + rest.requests,
             slow: slow.requests,

@@ -72,6 +72,39 @@ fn a_thread_that_waits_again_in_the_same_place_returned_meanwhile() {
 }
 
 #[test]
+fn work_that_no_sample_shows_belongs_to_no_call() {
+    let (mut thread, mut calls) = (ThreadCalls::new(0), Vec::new());
+    let report = &mut |call| calls.push(call);
+    let waiting = stack(&[1, 2]);
+    thread.switched_out(1000, false, Some(&waiting), INTERVAL, report);
+    // A task wakes it, and it answers.
+    thread.switched_in(5000);
+    thread.boundary(5400);
+    thread.switched_out(5500, false, Some(&waiting), INTERVAL, report);
+    // It works again, loses its CPU in the answer, and then waits.
+    thread.switched_in(8000);
+    thread.boundary(8010);
+    thread.switched_out(8300, true, Some(&stack(&[1, 3])), INTERVAL, report);
+    thread.switched_in(8700);
+    thread.boundary(8710);
+    thread.switched_out(8800, false, Some(&waiting), INTERVAL, report);
+    // A sample shows what it does, back to the boundary.
+    thread.switched_in(9000);
+    thread.boundary(9100);
+    thread.sample(9200, &stack(&[1, 4]), INTERVAL, report);
+    thread.boundary(9300);
+    thread.end(9500, INTERVAL, false, report);
+    let expected = [
+        [(2, 500, 5000), (1, 500, 5000)],
+        [(2, 5500, 8000), (1, 5500, 8000)],
+        [(3, 8300, 8700), (1, 8300, 8700)],
+        [(2, 8800, 9000), (1, 8800, 9000)],
+        [(4, 9100, 9300), (1, 9100, 9300)],
+    ];
+    assert_eq!(plain(&calls), expected.concat());
+}
+
+#[test]
 fn a_thread_that_loses_its_cpu_twice_is_in_the_same_call() {
     let (mut thread, mut calls) = (ThreadCalls::new(0), Vec::new());
     let report = &mut |call| calls.push(call);
