@@ -122,6 +122,17 @@ pub struct Mapping {
     pub offset: u64,
     /// Path as the recorded process sees it; `[vdso]`, `//anon` and `[heap]` have no file.
     pub path: Box<str>,
+    /// Inode of the file; 0 without a file.
+    pub inode: u64,
+}
+
+impl Mapping {
+    /// Returns whether this is the same code, mapped to the same place. A file of several layers
+    /// has several inodes.
+    pub fn is_same(&self, other: &Mapping) -> bool {
+        let place = |mapping: &Mapping| (mapping.start, mapping.length, mapping.offset);
+        place(self) == place(other) && self.path == other.path
+    }
 }
 
 /// How many requests a source saw, and which of them it reported.

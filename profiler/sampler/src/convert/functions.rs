@@ -71,6 +71,11 @@ impl ElfCode {
         self.symbols.extend(bounds.take(FUNCTIONS));
     }
 
+    /// Returns whether nothing is known of the file, such as because it could not be read.
+    pub fn is_unknown(&self) -> bool {
+        self.segments.is_empty()
+    }
+
     /// Returns the address in the file of the byte at this offset of the file.
     pub fn address(&self, offset: u64, length: u64) -> Option<u64> {
         let covers = |(start, size, _): &&(u64, u64, u64)| {

@@ -176,10 +176,13 @@ impl Modules {
                 _ if flags == VDSO => Arc::default(),
                 _ => self.read(mapping),
             };
-            let bias = code.address(mapping.offset, mapping.length).map_or(0, |file| mapping.start.wrapping_sub(file));
+            let file_address = code.address(mapping.offset, mapping.length);
+            let bias = file_address.map_or(0, |file| mapping.start.wrapping_sub(file));
+            // A reader would look at the wrong place of a file that could not be read here.
+            let path = if flags == VDSO || file_address.is_some() { path.into() } else { in_brackets(path) };
             let id = self.modules.len() as u64 + 1;
             let (build_id, ranges) = (code.build_id.clone(), Vec::new());
-            let module = Module { id, flags, loaded: time, unloaded: None, bias, ranges, build_id, path: path.into() };
+            let module = Module { id, flags, loaded: time, unloaded: None, bias, ranges, build_id, path };
             self.modules.push(MappedModule { module, code });
             self.modules.len() - 1
         });
@@ -219,6 +222,9 @@ impl Modules {
         let module = self.mapped.range(..=address).next_back().filter(|(_, (end, _))| address < *end);
         let found = module.and_then(|(_, (_, index))| {
             let MappedModule { module, code } = &self.modules[*index];
+            if code.is_unknown() {
+                return module.ranges.first().map(|(start, _)| *start);
+            }
             let start = code.function(address.wrapping_sub(module.bias))?.wrapping_add(module.bias);
             // A function without a symbol and unwind table may lie behind another one's.
             module.holds(start).then_some(start)
@@ -260,19 +266,24 @@ impl Modules {
     /// Reads the code of a file, or has it from another mapping of the same file.
     fn read(&mut self, mapping: &Mapping) -> Arc<ElfCode> {
         let path = without_mark(&mapping.path);
-        let Some(file) = (self.open)(mapping) else { return Arc::default() };
+        let Some(file) = (self.open)(mapping) else { return self.code_at(path).unwrap_or_default() };
         let is_hidden = !is_at(&file, path) && self.hidden.iter().all(|hidden| &*hidden.path != path);
         let hidden = if is_hidden && self.hidden.len() < HIDDEN { file.try_clone().ok() } else { None };
         self.hidden.extend(hidden.map(|file| HiddenFile { path: path.into(), file: Arc::new(file) }));
         let code = ElfCode::read(file);
+        let is_same = |other: &Arc<ElfCode>| !code.build_id.is_empty() && other.build_id == code.build_id;
+        self.code_at(path).filter(is_same).unwrap_or_else(|| Arc::new(code))
+    }
+
+    /// Returns the code of the file that was last mapped from this path.
+    fn code_at(&self, path: &str) -> Option<Arc<ElfCode>> {
         let known = self.modules.iter().map(|mapped| (&*mapped.module.path, &mapped.code));
         let announced = self.announced.iter().filter_map(|change| match change {
             Change::Mapped(mapping, _, code) => Some((without_mark(&mapping.path), code)),
             Change::Executed(_) => None,
         });
-        let is_same = |other: &ElfCode| !code.build_id.is_empty() && other.build_id == code.build_id;
-        let same = known.chain(announced).find(|(other, known)| *other == path && is_same(known));
-        same.map(|(_, known)| Arc::clone(known)).unwrap_or_else(|| Arc::new(code))
+        let mut at_path = known.chain(announced).filter(|(other, code)| *other == path && !code.is_unknown());
+        at_path.next_back().map(|(_, code)| Arc::clone(code))
     }
 
     /// Ends the mappings between two addresses.
@@ -289,6 +300,11 @@ impl Modules {
             self.functions.clear();
         }
     }
+}
+
+/// Returns the name of code without a file.
+fn in_brackets(path: &str) -> String {
+    format!("[{}]", path.rsplit('/').next().unwrap_or(path))
 }
 
 /// Returns whether a mapping is one of a file.
@@ -313,7 +329,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn mapping(start: u64, length: u64, offset: u64, path: &str) -> Mapping {
-        Mapping { start, length, offset, path: path.into() }
+        Mapping { start, length, offset, path: path.into(), inode: 0 }
     }
 
     /// Modules whose files are all this test's own program.
@@ -353,10 +369,21 @@ mod tests {
         modules.map(&mapping(0xa000, 0x1000, 0, "//anon"), 8);
         let changed = modules.take_changed();
         let seen: Vec<_> = changed.iter().map(|one| (one.path.as_str(), one.loaded, one.unloaded)).collect();
-        assert_eq!(seen, [("/lib/a", 1, Some(7)), ("[vdso]", 1, None), ("/lib/b", 7, None)]);
+        // Here, none of the test's own code is at these places of its file.
+        assert_eq!(seen, [("[a]", 1, Some(7)), ("[vdso]", 1, None), ("[b]", 7, None)]);
         modules.execute(9);
         assert_eq!(modules.take_changed().iter().filter(|one| one.unloaded == Some(9)).count(), 2);
         assert_eq!(modules.function(0x2100), 0x2100);
+    }
+
+    #[test]
+    fn code_whose_file_can_not_be_read_is_one_function_without_a_file() {
+        let mut modules = Modules::new("/bin/program", Box::new(|_| None));
+        modules.announce_map(&mapping(0x5000, 0x2000, 0x1000, "/lib/plugin.so"), 1);
+        modules.map(&mapping(0x5000, 0x2000, 0x1000, "/lib/plugin.so"), 1);
+        assert_eq!(modules.take_changed()[0].path, "[plugin.so]");
+        assert_eq!((modules.function(0x5001), modules.function(0x6fff)), (0x5000, 0x5000));
+        assert_eq!((modules.function(0x4fff), modules.function(0x7000)), (0x4fff, 0x7000));
     }
 
     #[test]
@@ -368,11 +395,11 @@ mod tests {
         let paths = |modules: &mut Modules| -> Vec<String> {
             modules.take_changed().into_iter().map(|module| module.path).collect()
         };
-        assert_eq!(paths(&mut child), ["/lib/a", "/lib/b"]);
-        assert_eq!(paths(&mut parent), ["/lib/a"], "it is not converted yet");
+        assert_eq!(paths(&mut child), ["[a]", "[b]"]);
+        assert_eq!(paths(&mut parent), ["[a]"], "it is not converted yet");
         parent.announce_execution(3);
         parent.announce_map(&mapping(0x8000, 0x1000, 0, "/bin/other"), 3);
-        assert_eq!(paths(&mut parent.inherited(Box::new(|_| None))).last().unwrap(), "/bin/other");
+        assert_eq!(paths(&mut parent.inherited(Box::new(|_| None))).last().unwrap(), "[other]");
     }
 
     #[test]

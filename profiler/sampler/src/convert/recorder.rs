@@ -18,7 +18,7 @@ use super::jit_map::JitMap;
 use super::keep::KeepSlow;
 use super::modules::{Modules, OpenFile};
 use crate::clock::{now, wall};
-use crate::process::{ExecutableMapping, Process};
+use crate::process::Process;
 use crate::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
 
 /// Records of different sources may arrive so many nanoseconds apart. Of requests that take less,
@@ -370,13 +370,14 @@ fn failed(folder: &Path) -> impl FnOnce(io::Error) -> RecorderError {
 
 /// Opens the files of a process's mappings.
 fn files_of(process: Process) -> OpenFile {
-    let mut known: Vec<ExecutableMapping> = Vec::new();
+    let mut known: Vec<Mapping> = Vec::new();
     Box::new(move |mapping: &Mapping| -> Option<File> {
-        let is_it = |mapped: &&ExecutableMapping| mapped.mapping == *mapping;
+        let is_it = |mapped: &&Mapping| mapped.is_same(mapping);
         if known.iter().find(is_it).is_none() {
             known = process.mappings().ok()?;
         }
-        process.open_file(known.iter().find(is_it)?).ok()
+        // A library that was unloaded meanwhile still has its file.
+        process.open_file(known.iter().find(is_it).unwrap_or(mapping)).ok()
     })
 }
 

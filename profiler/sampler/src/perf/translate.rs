@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::attach::EventKind;
 use super::parse::{Origin, Parsed, TakenStack, chain_addresses};
 use super::switches::{ChosenSwitch, KNOWN_PLACES, Wait};
-use crate::process::{ExecutableMapping, Process};
+use crate::process::Process;
 use crate::record::{Mapping, Record, RecordKind, SourceError, Stack};
 use crate::unwind::{ModuleFiles, ProcessModules, Registers, UnwindCache};
 
@@ -105,7 +105,7 @@ impl Translator {
             if unwinds {
                 modules.add(&mut self.files, pid, &mapped);
             }
-            records.push(of(pid, RecordKind::Mapped(Box::new(mapped.mapping))));
+            records.push(of(pid, RecordKind::Mapped(Box::new(mapped))));
         }
         self.modules.insert(pid, modules);
         for thread in process.threads()? {
@@ -144,12 +144,12 @@ impl Translator {
             }
             Parsed::Mapped { origin, process, start, length, offset, inode, path } if self.is_recorded(process) => {
                 let path = String::from_utf8_lossy(&path[..path.len().min(MAX_NAME)]).into();
-                let mapped = ExecutableMapping { mapping: Mapping { start, length, offset, path }, inode };
+                let mapped = Mapping { start, length, offset, path, inode };
                 if self.unwinds {
                     let modules = self.modules.entry(process).or_default();
                     modules.add(&mut self.files, process, &mapped);
                 }
-                report(record(Origin { process, ..origin }, RecordKind::Mapped(Box::new(mapped.mapping))));
+                report(record(Origin { process, ..origin }, RecordKind::Mapped(Box::new(mapped))));
             }
             Parsed::Named { origin, process, thread, by_exec, name } if self.is_recorded(process) => {
                 let origin = Origin { process, thread, ..origin };

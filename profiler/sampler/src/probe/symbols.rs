@@ -116,15 +116,15 @@ fn each_module(pid: u32, mut each: impl FnMut(&Path, u64, File)) -> Result<(), S
     let process = Process::open(pid)?;
     let mut files = HashSet::new();
     for mapped in process.mappings()? {
-        if mapped.inode == 0 || !files.insert((mapped.inode, mapped.mapping.path.clone())) {
+        if mapped.inode == 0 || !files.insert((mapped.inode, mapped.path.clone())) {
             continue;
         }
         let Ok(file) = open_mapped_file(pid, &mapped) else { continue };
-        let (start, end) = (mapped.mapping.start, mapped.mapping.start.saturating_add(mapped.mapping.length));
+        let (start, end) = (mapped.start, mapped.start.saturating_add(mapped.length));
         // The very file, also if it was deleted or replaced; else the one at its path.
         let exact = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
         let path =
-            if exact.metadata().is_ok() { exact } else { format!("/proc/{pid}/root{}", mapped.mapping.path).into() };
+            if exact.metadata().is_ok() { exact } else { format!("/proc/{pid}/root{}", mapped.path).into() };
         each(&path, mapped.inode, file);
     }
     Ok(())

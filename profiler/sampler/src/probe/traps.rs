@@ -45,8 +45,8 @@ fn measured(pmu: &UprobePmu) -> Option<TrapCosts> {
     let offset = |function: Timed| {
         let address = function as usize as u64;
         mappings.iter().find_map(|mapped| {
-            let within = address.checked_sub(mapped.mapping.start).filter(|within| *within < mapped.mapping.length)?;
-            within.checked_add(mapped.mapping.offset)
+            let within = address.checked_sub(mapped.start).filter(|within| *within < mapped.length)?;
+            within.checked_add(mapped.offset)
         })
     };
     let mut assembler = Assembler::default();

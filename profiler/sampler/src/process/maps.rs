@@ -4,17 +4,8 @@
 
 use crate::record::Mapping;
 
-/// Executable code in memory, with the file that it was mapped from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ExecutableMapping {
-    /// The mapping.
-    pub mapping: Mapping,
-    /// Inode of the file; 0 without a file.
-    pub inode: u64,
-}
-
 /// Reads a line; `None` for what is not executable or not a mapping.
-pub(super) fn parse_line(line: &str) -> Option<ExecutableMapping> {
+pub(super) fn parse_line(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let permissions = fields.next()?;
@@ -27,14 +18,14 @@ pub(super) fn parse_line(line: &str) -> Option<ExecutableMapping> {
     if permissions.as_bytes().get(2) != Some(&b'x') || path == "[vsyscall]" {
         return None;
     }
-    let mapping = Mapping {
+    Some(Mapping {
         start,
         length: end.checked_sub(start).filter(|length| *length > 0)?,
         offset: u64::from_str_radix(offset, 16).ok()?,
         // As perf events name it.
         path: if path.is_empty() { "//anon".into() } else { unescape(path).into() },
-    };
-    Some(ExecutableMapping { mapping, inode })
+        inode,
+    })
 }
 
 /// Line feeds in paths are written as `\012`, and nothing else is escaped.
@@ -53,18 +44,18 @@ mod tests {
         let line = "55d0c0a00000-55d0c0b00000 r-xp 00012000 fd:01 4711                       /usr/bin/a b (deleted)";
         let found = parse_line(line).unwrap();
         assert_eq!(found.inode, 4711);
-        assert_eq!(found.mapping.start, 0x55d0c0a00000);
-        assert_eq!(found.mapping.length, 0x100000);
-        assert_eq!(found.mapping.offset, 0x12000);
-        assert_eq!(&*found.mapping.path, "/usr/bin/a b (deleted)");
+        assert_eq!(found.start, 0x55d0c0a00000);
+        assert_eq!(found.length, 0x100000);
+        assert_eq!(found.offset, 0x12000);
+        assert_eq!(&*found.path, "/usr/bin/a b (deleted)");
     }
 
     #[test]
     fn code_without_a_file() {
         let line = "7f1200000000-7f1200010000 rwxp 00000000 00:00 0 ";
-        assert_eq!(&*parse_line(line).unwrap().mapping.path, "//anon");
+        assert_eq!(&*parse_line(line).unwrap().path, "//anon");
         let line = "7ffd000f2000-7ffd000f4000 r-xp 00000000 00:00 0                          [vdso]";
-        assert_eq!(&*parse_line(line).unwrap().mapping.path, "[vdso]");
+        assert_eq!(&*parse_line(line).unwrap().path, "[vdso]");
     }
 
     #[test]
@@ -83,7 +74,7 @@ mod tests {
         #[test]
         fn no_line_of_numbers_panics(line in "[0-9a-f]{0,17}-[0-9a-f]{0,17} r-xp [0-9a-f]{0,17} 0:0 [0-9]{0,21} ?[ /a]*") {
             if let Some(found) = parse_line(&line) {
-                prop_assert!(found.mapping.start.checked_add(found.mapping.length).is_some());
+                prop_assert!(found.start.checked_add(found.length).is_some());
             }
         }
     }

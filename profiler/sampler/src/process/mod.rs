@@ -10,7 +10,6 @@ use std::os::unix::fs::MetadataExt;
 
 use procfs::ProcError;
 
-pub use crate::process::maps::ExecutableMapping;
 use crate::record::{Mapping, SourceError};
 
 /// Most executable mappings of a process that are kept.
@@ -144,7 +143,7 @@ impl Process {
     ///
     /// # Errors
     /// The process has ended.
-    pub fn mappings(&self) -> Result<Vec<ExecutableMapping>, SourceError> {
+    pub fn mappings(&self) -> Result<Vec<Mapping>, SourceError> {
         let failed = |error| match self.is_running() {
             true => SourceError::Io { what: format!("reading the mappings of process {}", self.pid), source: error },
             false => SourceError::NoProcess(self.pid),
@@ -156,15 +155,15 @@ impl Process {
     ///
     /// # Errors
     /// There is no file, or it can't be read.
-    pub fn open_file(&self, mapped: &ExecutableMapping) -> io::Result<File> {
+    pub fn open_file(&self, mapped: &Mapping) -> io::Result<File> {
         open_mapped_file(self.pid, mapped)
     }
 
     /// Returns true if the profiler's run-time is in the process: as a library, or linked into the
     /// program and listening.
     pub fn has_runtime(&self) -> bool {
-        let is_loaded = |mapped: &ExecutableMapping| {
-            mapped.mapping.path.rsplit('/').next().is_some_and(|name| name.starts_with("libleeward_rt"))
+        let is_loaded = |mapped: &Mapping| {
+            mapped.path.rsplit('/').next().is_some_and(|name| name.starts_with("libleeward_rt"))
         };
         if self.read_maps().is_ok_and(|mappings| mappings.iter().any(is_loaded)) {
             return true;
@@ -175,7 +174,7 @@ impl Process {
         sockets.lines().any(|line| line.ends_with(&name))
     }
 
-    fn read_maps(&self) -> io::Result<Vec<ExecutableMapping>> {
+    fn read_maps(&self) -> io::Result<Vec<Mapping>> {
         // Paths that are no UTF-8 must not end the list.
         let file = self.process.open_relative("maps").map_err(|error| match error {
             ProcError::PermissionDenied(_) => io::ErrorKind::PermissionDenied.into(),
@@ -219,8 +218,8 @@ impl Process {
 ///
 /// # Errors
 /// There is no file, or it can't be read.
-pub fn open_mapped_file(pid: u32, mapped: &ExecutableMapping) -> io::Result<File> {
-    let Mapping { start, length, path, .. } = &mapped.mapping;
+pub fn open_mapped_file(pid: u32, mapped: &Mapping) -> io::Result<File> {
+    let Mapping { start, length, path, .. } = mapped;
     if mapped.inode == 0 {
         return Err(io::ErrorKind::NotFound.into());
     }

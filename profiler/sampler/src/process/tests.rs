@@ -14,12 +14,12 @@ fn this_process_is_described() {
     assert!(threads.iter().any(|thread| thread.id == std::process::id()));
     let mappings = process.mappings().unwrap();
     let own = std::env::current_exe().unwrap().to_string_lossy().into_owned();
-    let program = mappings.iter().find(|mapped| *mapped.mapping.path == *own).unwrap();
+    let program = mappings.iter().find(|mapped| *mapped.path == *own).unwrap();
     let mut magic = [0; 4];
     process.open_file(program).unwrap().read_exact(&mut magic).unwrap();
     assert_eq!(&magic, b"\x7fELF");
-    assert!(mappings.is_sorted_by_key(|mapped| mapped.mapping.start));
-    assert!(mappings.iter().any(|mapped| &*mapped.mapping.path == "[vdso]"));
+    assert!(mappings.is_sorted_by_key(|mapped| mapped.start));
+    assert!(mappings.iter().any(|mapped| &*mapped.path == "[vdso]"));
     assert!(!process.has_runtime());
 }
 

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use framehop::{CacheNative, FrameAddress, MayAllocateDuringUnwind, UnwindRegsNative, Unwinder, UnwinderNative};
 
 use self::module::ModuleSections;
-use crate::process::{ExecutableMapping, open_mapped_file};
+use crate::process::open_mapped_file;
 use crate::record::Mapping;
 
 /// Most frames of a stack.
@@ -56,8 +56,8 @@ pub struct ModuleFiles {
 }
 
 impl ModuleFiles {
-    fn sections(&mut self, pid: u32, mapped: &ExecutableMapping) -> Option<Arc<ModuleSections>> {
-        if &*mapped.mapping.path == "[vdso]" {
+    fn sections(&mut self, pid: u32, mapped: &Mapping) -> Option<Arc<ModuleSections>> {
+        if &*mapped.path == "[vdso]" {
             return self.vdso.get_or_insert_with(|| module::read_vdso().map(Arc::new)).clone();
         }
         let file = open_mapped_file(pid, mapped).ok()?;
@@ -106,10 +106,10 @@ impl std::fmt::Debug for ProcessModules {
 
 impl ProcessModules {
     /// Adds a mapping; it replaces those that it overlaps.
-    pub fn add(&mut self, files: &mut ModuleFiles, pid: u32, mapped: &ExecutableMapping) {
-        let mapping = &mapped.mapping;
+    pub fn add(&mut self, files: &mut ModuleFiles, pid: u32, mapped: &Mapping) {
+        let mapping = mapped;
         self.remove(mapping.start, mapping.length);
-        if self.placed.len() >= MAX_MODULES || mapped.mapping.path.starts_with("//anon") {
+        if self.placed.len() >= MAX_MODULES || mapped.path.starts_with("//anon") {
             return;
         }
         let Some(sections) = files.sections(pid, mapped) else { return };

@@ -48,7 +48,7 @@ fn examine(path: &Path) -> Result<Candidate, String> {
 pub(super) fn find(module: &Module, folders: &[PathBuf]) -> DebugFiles {
     let mut found = DebugFiles { binary: None, debug: None, problem: None };
     if module.flags & 2 != 0 || !module.path.contains('/') {
-        found.problem = Some("no file: it is the kernel's or was made at run time".into());
+        found.problem = Some("no file: it is the kernel's, was made at run time, or could not be read in time".into());
         return found;
     }
     let original = PathBuf::from(&module.path);

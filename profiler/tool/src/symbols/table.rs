@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::path::{Path, PathBuf};
 
-use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
+use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SectionKind, SymbolKind};
 
 use super::pages::PagedFile;
 use super::{demangle, functions, go};
@@ -18,6 +18,8 @@ const MOST: usize = 2_000_000;
 pub(super) struct Table {
     symbols: Vec<(u64, u64, u32, u32)>,
     names: String,
+    /// End of the last section with code.
+    code_end: u64,
     /// The file with the unwinding tables, and the functions' bounds; read on first use.
     unwinding: Option<PathBuf>,
     bounds: Option<Vec<(u64, u64)>>,
@@ -31,6 +33,9 @@ impl Table {
         let Ok(file) = File::open(path) else { return };
         let cache = ReadCache::new(PagedFile::new(file));
         let Ok(object) = object::File::parse(&cache) else { return };
+        let code_ends = object.sections().filter(|section| section.kind() == SectionKind::Text);
+        let code_ends = code_ends.map(|section| section.address().saturating_add(section.size()));
+        self.code_end = code_ends.fold(self.code_end, u64::max);
         let before = self.symbols.len();
         for symbol in object.symbols() {
             if symbol.kind() == SymbolKind::Text && symbol.address() != 0 {
@@ -113,11 +118,12 @@ impl Table {
         })
     }
 
-    /// Returns the symbol that covers an address; a symbol without a size reaches to the next.
+    /// Returns the symbol that covers an address; a symbol without a size reaches to the next, or to
+    /// the end of the code.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let above = self.symbols.partition_point(|(start, ..)| *start <= address);
         let (start, size, begin, length) = *self.symbols.get(above.checked_sub(1)?)?;
-        if size > 0 && address - start >= size {
+        if if size > 0 { address - start >= size } else { address >= self.code_end } {
             return None;
         }
         let end = begin.checked_add(length)?;
