@@ -131,6 +131,34 @@ fn an_answer_in_parts_is_one_request_until_its_last() {
 }
 
 #[test]
+fn requests_that_share_a_connection_are_noticed() {
+    let _alone = ALONE.lock();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let mut server = listener.accept().unwrap().0;
+    let mut source = RequestSource::io(&options()).unwrap();
+    let mut share = |steps: &str| {
+        let mut bytes = [0; 4];
+        for step in steps.chars() {
+            std::thread::sleep(Duration::from_millis(1));
+            if step == 'r' {
+                client.write_all(&bytes).unwrap();
+                server.read_exact(&mut bytes).unwrap();
+            } else {
+                server.write_all(&bytes).unwrap();
+            }
+        }
+        source.finish(&mut |_| ()).unwrap();
+        source.mixed_share()
+    };
+    assert_eq!(share("rwrwrw"), 0.0, "one after the other");
+    assert_eq!(share("rwwwrww"), 0.0, "answers in parts");
+    assert_eq!(share("rrrwrrrw"), 0.0, "requests in parts");
+    // The first of these is answered after the third, and takes the place of a part.
+    assert!(share("rrwrww") > 0.0);
+}
+
+#[test]
 fn requests_across_the_border_of_a_window_are_left_out() {
     let _alone = ALONE.lock();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

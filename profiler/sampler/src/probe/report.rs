@@ -11,6 +11,10 @@ use super::bpf::{Assembler, Condition, Helper, Label, Map, MapKind, Operation, R
 const PER_OCTAVE: u32 = 16;
 /// Buckets for all latencies of 64 bits.
 pub(super) const BUCKETS: usize = 60 * PER_OCTAVE as usize + 16;
+/// The count behind the buckets: requests that seem to share their connection with others.
+pub(super) const MIXED: i32 = BUCKETS as i32;
+/// All counts.
+const ALL: usize = BUCKETS + 1;
 
 /// Offsets in the tally of a CPU: reports that found no room in the ring, then the buckets.
 const LOST: i16 = 0;
@@ -100,11 +104,13 @@ pub(super) struct Tally {
     pub(super) lost: u64,
     /// Requests per bucket of latency.
     pub(super) buckets: Vec<u64>,
+    /// Requests that seem to share their connection with others.
+    pub(super) mixed: u64,
 }
 
 impl Shared {
     pub(super) fn create() -> io::Result<Shared> {
-        let tally = (COUNTS as usize + BUCKETS * 8) as u32;
+        let tally = (COUNTS as usize + ALL * 8) as u32;
         Ok(Shared {
             ring: Ring::create(RING_BYTES)?,
             settings: Map::create(MapKind::Value, "lw_settings", SETTING_BYTES)?,
@@ -135,14 +141,15 @@ impl Shared {
 
     /// Returns the counts of all CPUs.
     pub(super) fn tally(&self) -> io::Result<Tally> {
-        let mut sums = vec![0_u64; 1 + BUCKETS];
-        for copy in self.tally.numbers()?.chunks_exact(1 + BUCKETS) {
+        let mut sums = vec![0_u64; 1 + ALL];
+        for copy in self.tally.numbers()?.chunks_exact(1 + ALL) {
             // A request that grew leaves its bucket, perhaps on another CPU: that one is below 0.
             sums.iter_mut().zip(copy).for_each(|(sum, count)| *sum = sum.wrapping_add(*count));
         }
         // Programs count while we read: one that has left a bucket may not yet be in the next.
         let count = |sum: u64| if sum > u64::MAX / 2 { 0 } else { sum };
-        Ok(Tally { lost: sums[0], buckets: sums[1..].iter().map(|sum| count(*sum)).collect() })
+        let buckets = sums[1..=BUCKETS].iter().map(|sum| count(*sum)).collect();
+        Ok(Tally { lost: sums[0], buckets, mixed: sums[ALL] })
     }
 
     /// Passes the reports since the last call to `each`.
@@ -176,12 +183,12 @@ impl Shared {
         a.apply(Operation::Add, R1, R2);
     }
 
-    /// Emits: adds to the count of the bucket in `R1`. Destroys `R0` to `R5`.
+    /// Emits: adds to the count of the bucket in `R1`, or to [`MIXED`]. Destroys `R0` to `R5`.
     pub(super) fn emit_count(&self, a: &mut Assembler, amount: i32, out: Label) {
         a.store(Width::Double, R10, SAVED, R1);
         self.emit_tally(a, out);
         a.load(Width::Double, R1, R10, SAVED);
-        a.jump_if(R1, Condition::Above, BUCKETS as i32 - 1, out);
+        a.jump_if(R1, Condition::Above, MIXED, out);
         a.apply(Operation::ShiftLeft, R1, 3);
         a.apply(Operation::Add, R0, R1);
         a.set(R2, amount);

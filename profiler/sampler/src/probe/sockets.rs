@@ -11,11 +11,15 @@ use super::bpf::{
     Assembler, Condition, Field, Helper, KernelTypes, Label, Map, MapKind, Operation, Probe, Program, ProgramError,
     ProgramKind, Register::*, Width,
 };
-use super::report::{EventKind, Shared};
+use super::report::{EventKind, MIXED, Shared};
 use super::targets::Targets;
 
 /// A server that writes after such a pause, in nanoseconds, tells news; it doesn't answer any more.
 const PAUSE: i32 = 600_000_000;
+
+/// Nanoseconds from a request's begin to a read, and from a write to the next, from which they are
+/// not parts of one message: those follow at once.
+const APART: i32 = 20_000;
 
 /// Families and types of sockets, and flags of a read (`sys/socket.h`).
 const UNIX: i32 = libc::AF_UNIX;
@@ -27,7 +31,8 @@ const PEEK: i32 = libc::MSG_PEEK;
 
 /// State of a connection: when a request began; last write of the answer, 0 while none; latency
 /// that was reported, 0 while none; thread of the begin; bucket in which the request is counted;
-/// whether it is one of so many; whether the process asks on this socket instead of answering.
+/// whether it is one of so many; whether the process asks on this socket instead of answering;
+/// whether more was read before an answer, which no further answer has matched yet.
 const START: i16 = 0;
 const WRITTEN: i16 = 8;
 const REPORTED: i16 = 16;
@@ -35,7 +40,8 @@ const THREAD: i16 = 24;
 const BUCKET: i16 = 28;
 const CHOSEN: i16 = 32;
 const ASKS: i16 = 36;
-const STATE_BYTES: u32 = 40;
+const MORE: i16 = 40;
+const STATE_BYTES: u32 = 48;
 /// Places on a program's stack.
 const OLD_BUCKET: i16 = -80;
 const FLAGS: i16 = -88;
@@ -146,7 +152,7 @@ impl Builder<'_> {
     fn received(&self) -> Assembler {
         let mut a = Assembler::default();
         let (out, known, inet, datagram) = (a.label(), a.label(), a.label(), a.label());
-        let (serves, next, begins) = (a.label(), a.label(), a.label());
+        let (serves, next, begins, further) = (a.label(), a.label(), a.label(), a.label());
         // Bytes that are only looked at will be read again.
         a.load(Width::Double, R2, R1, 16);
         a.jump_if(R2, Condition::AnyBit, PEEK, out);
@@ -188,7 +194,7 @@ impl Builder<'_> {
         a.load(Width::Double, R1, R6, START);
         a.jump_if(R1, Condition::Equal, 0, next);
         a.load(Width::Double, R1, R6, WRITTEN);
-        a.jump_if(R1, Condition::Equal, 0, out);
+        a.jump_if(R1, Condition::Equal, 0, further);
         a.place(next);
         self.targets.emit_thread(&mut a, out);
         a.place(begins);
@@ -197,6 +203,17 @@ impl Builder<'_> {
         a.store(Width::Double, R6, WRITTEN, 0);
         a.store(Width::Double, R6, REPORTED, 0);
         a.store(Width::Word, R6, THREAD, R7);
+        a.jump(out);
+
+        // Or another request of the same connection, if it came a while later.
+        a.place(further);
+        a.load(Width::Word, R1, R6, MORE);
+        a.jump_if(R1, Condition::NotEqual, 0, out);
+        a.call(Helper::KtimeGetNs);
+        a.load(Width::Double, R1, R6, START);
+        a.apply(Operation::Subtract, R0, R1);
+        a.jump_if(R0, Condition::Below, APART, out);
+        a.store(Width::Word, R6, MORE, 1);
         a.place(out);
         a.exit();
         a
@@ -206,7 +223,7 @@ impl Builder<'_> {
     fn sent(&self) -> Assembler {
         let mut a = Assembler::default();
         let (out, known, later, same, report) = (a.label(), a.label(), a.label(), a.label(), a.label());
-        let (goes_on, earlier) = (a.label(), a.label());
+        let (goes_on, earlier, alone) = (a.label(), a.label(), a.label());
         self.emit_begin(&mut a, out);
         self.emit_state(&mut a, false);
         a.jump_if(R6, Condition::NotEqual, 0, known);
@@ -250,6 +267,14 @@ impl Builder<'_> {
         a.store(Width::Double, R6, START, 0);
         a.jump(out);
         a.place(goes_on);
+        // Once there were two reads before an answer, and now two answers without a read.
+        a.load(Width::Word, R1, R6, MORE);
+        a.jump_if(R1, Condition::Equal, 0, alone);
+        a.jump_if(R2, Condition::Below, APART, alone);
+        a.store(Width::Word, R6, MORE, 0);
+        a.set(R1, MIXED);
+        self.shared.emit_count(&mut a, 1, out);
+        a.place(alone);
         Shared::emit_bucket(&mut a);
         a.load(Width::Word, R2, R6, BUCKET);
         a.jump_if(R1, Condition::Equal, R2, same);

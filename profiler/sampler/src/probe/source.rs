@@ -101,6 +101,7 @@ pub struct RequestSource {
     /// From this latency on each request is reported now.
     threshold: u64,
     latencies: Latencies,
+    mixed: u64,
     counts: RequestCounts,
     /// Requests that ended until the last adaptation, by process.
     answered: BTreeMap<u32, u64>,
@@ -151,6 +152,7 @@ impl RequestSource {
             adapted: Instant::now(),
             threshold: 0,
             latencies: Latencies::default(),
+            mixed: 0,
             counts: RequestCounts::default(),
             answered: BTreeMap::new(),
             lost: 0,
@@ -174,11 +176,19 @@ impl RequestSource {
         &self.latencies
     }
 
+    /// Returns the share of the requests, from 0 to 1, that seem to share their connection with
+    /// others: of these, two are read, and later two are answered. Input and output do not tell them
+    /// apart.
+    pub fn mixed_share(&self) -> f64 {
+        self.mixed as f64 / self.counts.seen.max(1) as f64
+    }
+
     fn adapt(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
         let io = |source| SourceError::Io { what: "read the counts of requests".into(), source };
         self.counts.time = now();
         let tally = self.shared.tally().map_err(io)?;
         self.latencies = Latencies::new(tally.buckets);
+        self.mixed = tally.mixed;
         self.answered = self.targets.answered(self.latencies.count(), self.counts.time).map_err(io)?;
         if let Probes::Function(probes) = &mut self.probes {
             probes.follow(&self.targets.present().map_err(io)?);

@@ -39,6 +39,8 @@ use progress::{Progress, State};
 const POLL: Duration = Duration::from_millis(50);
 /// Time between two counts of all requests in the trace.
 const TOTALS: Duration = Duration::from_secs(2);
+/// Share of requests that seem to share a connection from which the user is warned.
+const MIXED_SHARE: f64 = 0.005;
 /// Samples per second before the source has chosen.
 const RATE: u32 = 1000;
 
@@ -209,12 +211,27 @@ impl Recording {
             kept.iter().for_each(|trace| print_line(&format!("{}: kept up to the failure", trace.folder.display())));
             return Err(recorder_failure(error));
         }
+        self.warn_of_mixed_requests()?;
         let has_requests = self.requests.is_some();
         drop(self.perf);
         drop(self.requests);
         let traces = self.recorder.finish().map_err(recorder_failure)?;
         describe(&traces, has_requests)?;
         Ok(())
+    }
+
+    /// Warns if many requests seem to share a connection.
+    fn warn_of_mixed_requests(&mut self) -> Result<(), Failure> {
+        let share = self.requests.as_ref().map_or(0.0, RequestSource::mixed_share);
+        if share < MIXED_SHARE {
+            return Ok(());
+        }
+        let text = format!(
+            "{:.1} % of the requests were mixed with others. If a connection has several requests at a time (HTTP/2, gRPC, pipelining), input and output do not tell them apart, and slow ones are missed: record again with --request-fn NAME",
+            share * 100.0
+        );
+        print_line(&format!("warning: {text}"));
+        self.recorder.note(1, 5, &text).map_err(recorder_failure)
     }
 }
 
