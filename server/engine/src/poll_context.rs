@@ -5,7 +5,7 @@ use crate::job::{ConnectionId, Job, ReplyAddress};
 use crate::limits::Limits;
 use leeward_core::server::{Admission, RejectReason};
 use leeward_core::units::{Method, Nanos, Time};
-use leeward_host::{ConnectionContext, Counters, FastRng, add};
+use leeward_host::{ConnectionContext, Counters, FastRng, add, reason_of};
 use leeward_observe::{Answer, Decision, DecisionReason, LifecycleStage, WaitStage, Watch};
 use leeward_runtime::cores::Shared;
 use leeward_runtime::tasks::Work;
@@ -86,13 +86,13 @@ impl<C> PollContext<'_, C> {
     /// Counts a request rejected `sojourn` after its arrival. The watch records rejections that are
     /// not the controller's. The controller's own are recorded where it makes them.
     pub fn count_refused(&self, reason: RejectCode, sojourn: Nanos) {
+        let reason = reason_of(reason);
         self.counters.reject(reason);
         let Some(watch) = self.watch else { return };
-        let (reason, stage) = match reason {
-            RejectCode::Lock => (DecisionReason::Lock, LifecycleStage::Execution),
-            RejectCode::NoCredit => (DecisionReason::Credit, LifecycleStage::Arrival),
-            RejectCode::ShuttingDown => (DecisionReason::Stopping, LifecycleStage::Arrival),
-            RejectCode::Cancelled => (DecisionReason::Cancelled, LifecycleStage::Dequeue),
+        let stage = match reason {
+            DecisionReason::Lock => LifecycleStage::Execution,
+            DecisionReason::Credit | DecisionReason::Stopping => LifecycleStage::Arrival,
+            DecisionReason::Cancelled => LifecycleStage::Dequeue,
             _ => return,
         };
         let mut decision = Decision::rejected(self.now, reason);
@@ -102,9 +102,8 @@ impl<C> PollContext<'_, C> {
 
     /// Counts a rejection by the controller, and returns its reject code.
     pub fn count_controller_reject(&self, reason: RejectReason) -> RejectCode {
-        let reason = RejectCode::from(reason);
-        self.counters.reject(reason);
-        reason
+        self.counters.reject(reason.into());
+        reason.into()
     }
 
     /// Queues a call on this core. During its connection's turn, the core runs it next.

@@ -16,7 +16,6 @@ use leeward_observe::snapshot::{
 use leeward_observe::{Decision, DecisionId, DecisionReason, RouteCounts, Snapshot, Source, WaitStage, Watch, unix_ns};
 use leeward_runtime::cores::Shared;
 use leeward_runtime::locks::LockStats;
-use leeward_wire::RejectCode;
 use std::sync::Arc;
 
 /// Maximum age of the controller's published state; a sleeping server publishes none.
@@ -36,19 +35,18 @@ impl<P: Protocol> Handle<P> {
     }
 }
 
-/// Decision reason of a reject code.
-fn reason(reason: RejectCode) -> DecisionReason {
-    match reason {
-        RejectCode::Delay => DecisionReason::Delay,
-        RejectCode::Priority => DecisionReason::Level,
-        RejectCode::Concurrency => DecisionReason::Concurrency,
-        RejectCode::Lock => DecisionReason::Lock,
-        RejectCode::NoCredit => DecisionReason::Credit,
-        RejectCode::ShuttingDown => DecisionReason::Stopping,
-        RejectCode::Cancelled => DecisionReason::Cancelled,
-        RejectCode::Other => DecisionReason::Other,
-    }
-}
+/// Reasons for which a server rejects. The gate's own are not among them.
+const REASONS: [DecisionReason; 9] = [
+    DecisionReason::Delay,
+    DecisionReason::Level,
+    DecisionReason::Share,
+    DecisionReason::Concurrency,
+    DecisionReason::Lock,
+    DecisionReason::Credit,
+    DecisionReason::Stopping,
+    DecisionReason::Cancelled,
+    DecisionReason::Other,
+];
 
 impl<P: Protocol> WatchedServer<P> {
     fn shared(&self) -> &Shared<Job<P::Call>> {
@@ -75,19 +73,13 @@ impl<P: Protocol> Source for WatchedServer<P> {
         let about = engine.about.clone();
         let cores = engine.mailboxes.cores() as u64;
         let ended = counts.completed + counts.rejected + counts.abandoned;
-        // Each count adds the enforced rejections and those of shadow mode. A tenant's share has no
-        // reject code, so it counts as `Other`.
-        let parts = |of: DecisionReason| {
-            if of == DecisionReason::Other { [of, DecisionReason::Share].to_vec() } else { [of].to_vec() }
-        };
-        let shadow_count = |of: DecisionReason| match &engine.shadow {
-            Some(shadow) => parts(of).into_iter().map(|part| shadow.shadow_rejections_for(part)).sum(),
-            None => 0,
-        };
-        let refused = |(index, of): (usize, &RejectCode)| RejectionCount {
-            reason: reason(*of).name(),
+        let shadow_count =
+            |of: DecisionReason| engine.shadow.as_ref().map_or(0, |shadow| shadow.shadow_rejections_for(of));
+        // Each count adds the enforced rejections and those of shadow mode.
+        let refused = |of: DecisionReason| RejectionCount {
+            reason: of.name(),
             class: None,
-            count: Counters::rejected_for(&engine.counters, index) + shadow_count(reason(*of)),
+            count: Counters::rejected_for(&engine.counters, of) + shadow_count(of),
         };
         let by_route = self.watch.route_counts();
         let route = |route: Option<u32>| route.map_or_else(|| OTHER.into(), |route| route.to_string());
@@ -118,7 +110,7 @@ impl<P: Protocol> Source for WatchedServer<P> {
             failed: counts.failed,
             in_time: Counters::in_time(&engine.counters),
             abandoned: counts.abandoned,
-            refused: RejectCode::ALL.iter().enumerate().map(refused).collect(),
+            refused: REASONS.map(refused).into(),
             admitted_by_class: Vec::new(),
             in_flight: counts.received.saturating_sub(ended),
             answers: by_route.iter().map(answers).collect(),

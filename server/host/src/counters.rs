@@ -3,7 +3,7 @@
 
 use crate::control_ticker::RequestTotals;
 use leeward_core::units::Nanos;
-use leeward_observe::{Answer, LatencyCounts, LatencyHistogram};
+use leeward_observe::{Answer, DecisionReason, LatencyCounts, LatencyHistogram};
 use leeward_wire::RejectCode;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,8 +34,8 @@ macro_rules! counters {
             pub in_time: AtomicU64,
             /// Latencies of the results.
             latencies: LatencyHistogram,
-            /// Rejected, by the index of the reason in [`RejectCode::ALL`].
-            rejected_for: [AtomicU64; RejectCode::ALL.len()],
+            /// Rejected, by the number of the reason.
+            rejected_for: [AtomicU64; DecisionReason::ALL.len()],
         }
 
         impl Counters {
@@ -87,6 +87,20 @@ counters! {
     duplicates,
 }
 
+/// Reason of a rejection with this code, as far as the code tells: a tenant's share has none.
+pub fn reason_of(code: RejectCode) -> DecisionReason {
+    match code {
+        RejectCode::Delay => DecisionReason::Delay,
+        RejectCode::Priority => DecisionReason::Level,
+        RejectCode::Concurrency => DecisionReason::Concurrency,
+        RejectCode::Lock => DecisionReason::Lock,
+        RejectCode::NoCredit => DecisionReason::Credit,
+        RejectCode::ShuttingDown => DecisionReason::Stopping,
+        RejectCode::Cancelled => DecisionReason::Cancelled,
+        RejectCode::Other => DecisionReason::Other,
+    }
+}
+
 /// Adds to a counter that only this thread writes.
 pub fn add(counter: &AtomicU64, count: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
@@ -94,14 +108,12 @@ pub fn add(counter: &AtomicU64, count: u64) {
 
 impl Counters {
     /// Counts a rejected request.
-    pub fn reject(&self, reason: RejectCode) {
+    pub fn reject(&self, reason: DecisionReason) {
         add(&self.rejected, 1);
-        if reason == RejectCode::Lock {
+        if reason == DecisionReason::Lock {
             add(&self.rejected_by_lock, 1);
         }
-        if let Some(index) = RejectCode::ALL.iter().position(|one| *one == reason) {
-            add(&self.rejected_for[index], 1);
-        }
+        add(&self.rejected_for[reason as usize], 1);
     }
 
     /// Counts a request that was executed, and answered `sojourn` after its arrival.
@@ -136,16 +148,20 @@ impl Counters {
         sum
     }
 
-    /// Rejections of all `cores` for the reason at this index of [`RejectCode::ALL`].
-    pub fn rejected_for(cores: &[Counters], index: usize) -> u64 {
-        cores.iter().filter_map(|core| core.rejected_for.get(index)).map(|count| count.load(Ordering::Relaxed)).sum()
+    /// Rejections of all `cores` for this reason.
+    pub fn rejected_for(cores: &[Counters], reason: DecisionReason) -> u64 {
+        cores.iter().map(|core| core.rejected_for[reason as usize].load(Ordering::Relaxed)).sum()
     }
 
-    /// Rejections of all `cores` by the name of the reason, without zeros.
+    /// Rejections of all `cores` by the name of the reject code, or of the reason if that has no
+    /// code. Without zeros.
     pub fn rejections(cores: &[Counters]) -> BTreeMap<String, u64> {
-        let count = |index| Counters::rejected_for(cores, index);
-        let named = RejectCode::ALL.iter().enumerate().map(|(index, reason)| (format!("{reason:?}"), count(index)));
-        named.filter(|(_, count)| *count > 0).collect()
+        let name = |reason| match RejectCode::ALL.iter().find(|code| reason_of(**code) == reason) {
+            Some(code) => format!("{code:?}"),
+            None => format!("{reason:?}"),
+        };
+        let counted = DecisionReason::ALL.map(|reason| (reason, Counters::rejected_for(cores, reason)));
+        counted.into_iter().filter(|(_, count)| *count > 0).map(|(reason, count)| (name(reason), count)).collect()
     }
 }
 
@@ -174,22 +190,23 @@ mod tests {
         add(&cores[1].received, 4);
         add(&cores[0].connections, 1);
         add(&cores[1].connections, 1u64.wrapping_neg());
-        cores[1].reject(RejectCode::Lock);
-        cores[0].reject(RejectCode::NoCredit);
+        cores[1].reject(DecisionReason::Lock);
+        cores[0].reject(DecisionReason::Credit);
+        cores[0].reject(DecisionReason::Share);
         add(&cores[0].without_credit, 1);
         cores[0].complete(Answer::InTime, Nanos(7_000));
         cores[1].complete(Answer::Late, Nanos(9_000));
         cores[1].complete(Answer::Failed, Nanos(1));
         let sum = Counters::sum(&cores);
-        assert_eq!((sum.received, sum.connections, sum.rejected, sum.rejected_by_lock, sum.completed), (7, 0, 2, 1, 3));
+        assert_eq!((sum.received, sum.connections, sum.rejected, sum.rejected_by_lock, sum.completed), (7, 0, 3, 1, 3));
         assert_eq!((Counters::in_time(&cores), sum.failed), (1, 1));
         let latencies = Counters::latencies(&cores);
         assert_eq!((latencies.count(), latencies.sum_ns), (2, 16_000), "a failure has no latency that counts");
         assert_eq!(
             Counters::rejections(&cores).into_iter().collect::<Vec<_>>(),
-            [("Lock".into(), 1), ("NoCredit".into(), 1)]
+            [("Lock".into(), 1), ("NoCredit".into(), 1), ("Share".into(), 1)]
         );
-        assert_eq!(sum.load(), RequestTotals { arrivals: 6, completions: 3, rejections: 1, lock_rejections: 1 });
+        assert_eq!(sum.load(), RequestTotals { arrivals: 6, completions: 3, rejections: 2, lock_rejections: 1 });
         let earlier = RequestCounts { received: 5, connections: 9, ..RequestCounts::default() };
         let since = RequestCounts { connections: 2, ..sum }.since(&earlier);
         assert_eq!((since.received, since.connections, since.completed), (2, 2, 3));

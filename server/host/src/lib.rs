@@ -43,7 +43,7 @@ mod watch;
 
 pub use connection_context::ConnectionContext;
 pub use control_ticker::{ControlTicker, RequestTotals};
-pub use counters::{Counters, RequestCounts, add};
+pub use counters::{Counters, RequestCounts, add, reason_of};
 pub use fast_rng::FastRng;
 /// Classes of responses in the counters.
 pub use leeward_observe::Answer;

@@ -170,6 +170,7 @@ pub struct Recorder {
     lateness: Distribution,
     drop_reasons: BTreeMap<String, u64>,
     failures: BTreeMap<String, u64>,
+    failure_message: String,
     wrong_in_time: u64,
     connections: Connections,
     gives_credits: Option<bool>,
@@ -213,6 +214,7 @@ impl Recorder {
             lateness: Distribution::new(),
             drop_reasons: BTreeMap::new(),
             failures: BTreeMap::new(),
+            failure_message: String::new(),
             wrong_in_time: 0,
             connections: Connections::default(),
             gives_credits: None,
@@ -264,7 +266,12 @@ impl Recorder {
                 self.record_completion(now, due, *round_trip, Some(*sojourn));
             }
             Event::Rejected { reason, round_trip, .. } => self.record_rejection(now, due, *round_trip, reason),
-            Event::Failed { code, .. } => self.record_failure(now, code),
+            Event::Failed { code, message, .. } => {
+                if self.failure_message.is_empty() {
+                    self.failure_message = message.as_str().into();
+                }
+                self.record_failure(now, code);
+            }
             Event::EndedLocally { end, .. } => match end.reason {
                 LocalReason::Overflow => self.count(now, |counts| counts.overflowed += 1),
                 LocalReason::Throttled => self.count(now, |counts| counts.throttled += 1),
@@ -460,6 +467,7 @@ impl Recorder {
             },
             drop_reasons: self.drop_reasons,
             failures: self.failures,
+            failure_message: self.failure_message,
             wrong_in_time: self.wrong_in_time,
             connections: self.connections,
             content_bytes: self.content_bytes,

@@ -45,6 +45,9 @@ pub struct LoadReport {
     pub drop_reasons: BTreeMap<String, u64>,
     /// Failures by code, whole run.
     pub failures: BTreeMap<String, u64>,
+    /// What the server says of its first failure, if it says something.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub failure_message: String,
     /// Wrong answers within the objective in the measured part: a tier's partial answers are such.
     pub wrong_in_time: u64,
     /// The connections.

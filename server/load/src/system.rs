@@ -55,5 +55,5 @@ pub fn allow_sockets(sockets: u64) -> u64 {
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(current), maximum: limit.maximum });
     }
     // With a low limit, fewer descriptors are kept back.
-    getrlimit(Resource::Nofile).current.map_or(u64::MAX, |current| current - OTHER_FILES.min(current / 4))
+    getrlimit(Resource::Nofile).current.map_or(u64::MAX, |current| current - OTHER_FILES.min(current / 2))
 }

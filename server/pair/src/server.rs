@@ -8,7 +8,7 @@ use super::event_queue::EventQueue;
 use super::rng::Rng;
 use super::stream::Stream;
 use leeward_core::units::{Nanos, Time};
-use leeward_host::{Answer, add};
+use leeward_host::{Answer, add, reason_of};
 use leeward_session::server::{Event, Permit, Reply, ServerConnection};
 use leeward_wire::{ErrorCode, FailureCode, RejectCode};
 
@@ -123,7 +123,7 @@ impl ServerEnd {
                 }
                 Ok(Event::Rejected(reason)) => {
                     add(&core.counters[0].received, 1);
-                    core.counters[0].reject(reason);
+                    core.counters[0].reject(reason_of(reason));
                     if reason == RejectCode::NoCredit {
                         add(&core.counters[0].without_credit, 1);
                         self.rejected_uncredited += 1;
@@ -214,7 +214,7 @@ impl ServerEnd {
         if let Some(summary) = self.connection.answer(permit, reply, &mut core.context(now, &mut self.out)) {
             core.tally.answered += 1;
             match summary.rejection {
-                Some(reason) => core.counters[0].reject(reason),
+                Some(reason) => core.counters[0].reject(reason_of(reason)),
                 None => core.counters[0].complete(Answer::InTime, Nanos::ZERO),
             }
         }

@@ -256,8 +256,9 @@ fn budget(args: &ServeArgs) -> Result<Budget, Failure> {
 
 /// Summary of all requests, as text.
 fn describe(counts: &RequestCounts, foreseen: Option<u64>, cores: CoreSummary<'_>, port: PortSummary) -> String {
-    let RequestCounts { received, completed, rejected: dropped, .. } = counts;
-    let mut text = format!("stopped: {received} requests received, {completed} answered, {dropped} rejected");
+    let RequestCounts { received, completed, failed, rejected: dropped, .. } = counts;
+    let failures = if *failed > 0 { format!(" ({failed} failed)") } else { String::new() };
+    let mut text = format!("stopped: {received} requests received, {completed} answered{failures}, {dropped} rejected");
     if counts.without_credit > 0 {
         text += &format!(" ({} of them sent without credit)", counts.without_credit);
     }

@@ -19,16 +19,22 @@ const SHORTAGE_TIMEOUT: Nanos = Nanos::from_secs(5);
 /// Bytes that are read and discarded while closing: more than the largest value that a client may
 /// be sending.
 pub(super) const DISCARDED: usize = 1 << 22;
-/// Connections of a core that may linger. Others close at once, so that faulty peers can't hold
-/// descriptors.
-pub(super) const LINGERING: usize = 256;
+/// Largest number of connections of a core that may linger, and the part of the permitted
+/// connections that they may be. Others close at once, so that faulty peers can't hold descriptors.
+const LINGERING: usize = 256;
+const LINGERING_PART: usize = 16;
+
+/// Connections of a core that may linger where so many may be open.
+pub(super) fn lingering(connections: usize) -> usize {
+    (connections / LINGERING_PART).clamp(1, LINGERING)
+}
 
 impl<P: Protocol> CoreState<P> {
     /// Closes a connection without pending responses. A connection that got a final response keeps
     /// reading for a moment. Closing with unread bytes would reset it, and the response could be
     /// lost.
     pub(super) fn close_or_linger<S: Stream>(&mut self, peer: &mut Peer<P, S>) -> PeerOutcome {
-        let lingers = peer.closing_since.is_some() && !peer.has_ended && self.closing <= LINGERING;
+        let lingers = peer.closing_since.is_some() && !peer.has_ended && self.closing <= lingering(self.limits.connections);
         if lingers && peer.stream.shutdown().is_ok() { self.discard(peer) } else { PeerOutcome::Close }
     }
 

@@ -250,8 +250,9 @@ impl<P: Protocol, S: Stream> Core<P, S> {
 
     /// Returns whether the connection limit is reached, not counting the slot just reserved.
     fn is_full(&self) -> bool {
+        let permitted = self.state.limits.connections;
         let others = self.peers.open() - 1 - self.handshakes.count();
-        others.saturating_sub(self.state.closing.min(closing::LINGERING)) >= self.state.limits.connections
+        others.saturating_sub(self.state.closing.min(closing::lingering(permitted))) >= permitted
     }
 
     /// Opens a connection in a slot that was reserved for it.

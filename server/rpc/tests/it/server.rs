@@ -77,9 +77,13 @@ fn garbage_ends_the_connection_with_the_reason() {
     version[2] = 9;
     let mut oversized = encode(&call(1, b""));
     oversized[4..8].copy_from_slice(&u32::MAX.to_le_bytes());
+    // A Credit, which only a server sends.
+    let mut direction = encode(&register());
+    direction[3] = 7;
     for (bytes, expected) in [
         (b"GET / HTTP/1.1\r\nHost: x\r\n\r\n".to_vec(), ErrorCode::Malformed),
         (version, ErrorCode::Version),
+        (direction, ErrorCode::Unexpected),
         (encode(&call(1, b"unregistered")), ErrorCode::Unexpected),
         ([encode(&register()), oversized].concat(), ErrorCode::TooLarge),
         ([encode(&register()), encode(&register())].concat(), ErrorCode::Unexpected),

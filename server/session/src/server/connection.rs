@@ -14,7 +14,7 @@ use leeward_host::ConnectionContext;
 use leeward_wire::{
     self as wire, Answer, ClientProtocol, Credit, Decoder, Encoder, ErrorCode, Failure, FailureCode, Frame, Message,
     Method, Nanos32, PayloadLimit, Pong, Regime, Register, RejectCode, Rejection, RequestId, Response, Side, Version,
-    Welcome, WireError,
+    Welcome,
 };
 
 /// Configuration and limits of a server's connection.
@@ -179,7 +179,7 @@ impl ServerConnection {
         match self.decoder.next_frame() {
             Ok(Some(frame)) => self.session.handle_frame(frame, waited, context),
             Ok(None) => Ok(Event::Incomplete),
-            Err(error) => Err(ProtocolViolation { code: error_code(&error), message: error.to_string() }),
+            Err(error) => Err(ProtocolViolation { code: error.code(), message: error.to_string() }),
         }
     }
 
@@ -502,12 +502,4 @@ fn rejection(answer: Answer, reason: RejectCode, message: &str) -> Frame<'_> {
 
 fn failure<'a>(answer: Answer, code: FailureCode, message: &'a str) -> Frame<'a> {
     Frame::Failure(Failure { answer, code, message: Message::new(message) })
-}
-
-fn error_code(error: &WireError) -> ErrorCode {
-    match error {
-        WireError::Version { .. } => ErrorCode::Version,
-        WireError::PayloadTooLarge { .. } => ErrorCode::TooLarge,
-        _ => ErrorCode::Malformed,
-    }
 }
