@@ -407,9 +407,9 @@ macro_rules! server_settings {
         }
 
         /// Sets the memory, in bytes, for incoming requests that exceed a connection's own buffer
-        /// of 16 KiB (32 KiB with memcached's protocol). All connections share it, in equal parts
-        /// per core. While it is used up, long requests of other connections are not read. A client
-        /// that doesn't continue its long request within seconds is disconnected.
+        /// of 16 KiB. All connections share it, in equal parts per core. While it is used up, long
+        /// requests of other connections are not read. A client that doesn't continue its long
+        /// request within seconds is disconnected.
         #[must_use]
         pub fn receiving_limit(mut self, bytes: usize) -> Self {
             self.port.limits.receive_memory = bytes;

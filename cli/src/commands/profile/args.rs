@@ -7,8 +7,9 @@ use super::join::JoinArgs;
 /// Find the function, thread and lock that made a request slow: record a program, and read its
 /// traces
 ///
-/// Function calls are recorded in programs that are built with `leeward cc` or `leeward c++`; of
-/// other programs, only locks and the scheduler. See docs/profile.md.
+/// `record --pid` records a running program as it is: its requests, with samples of its functions
+/// and all its waits. Every call of a function is recorded in programs that are built with `leeward
+/// cc` or `leeward c++`. See docs/profile.md.
 #[derive(Debug, clap::Args)]
 #[command(after_help = PROFILE, subcommand_required = true)]
 pub(crate) struct ProfileArgs {
@@ -18,7 +19,8 @@ pub(crate) struct ProfileArgs {
 
 const PROFILE: &str = "\
 Examples:
-  leeward profile record -- ./server --port 8080
+  leeward profile record --pid $(pidof nginx) --duration 30s     a program as it is
+  leeward profile record -- ./server --port 8080    a program that was built with `leeward cc`
   leeward profile tail leeward-traces/4711          how the slowest requests differ from the others
   leeward profile timeline leeward-traces/4711      the slowest request, across threads
   leeward profile stats leeward-traces/4711 --by-caller";
@@ -132,7 +134,7 @@ pub(crate) struct SamplingArgs {
     /// the default
     #[arg(long, requires = "pid", conflicts_with = "request_fn")]
     pub(crate) request_io: bool,
-    /// Samples per second of CPU time; by default 1000, or fewer to keep the cost below 2 %
+    /// Samples per second of CPU time; by default 1000, or fewer to keep the cost within --overhead
     #[arg(long, value_name = "HZ", requires = "pid", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub(crate) rate: Option<u32>,
     /// End of the recording, such as 30s

@@ -323,7 +323,7 @@ pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
     let mut err = std::io::stderr();
     // A program without instrumented functions has no missing calls.
     let has_calls = trace.counts().calls > 0 || has_run_time(trace);
-    let message = missing.describe().filter(|_| has_calls || trace.share().is_some() || missing.recorded.is_some());
+    let message = missing.describe().filter(|_| has_calls || trace.share().is_some() || missing.in_windows);
     if let Some(message) = &message {
         let _ = writeln!(err, "warning: {message}");
     }
@@ -336,8 +336,15 @@ pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
         let _ =
             writeln!(err, "warning: the recording ended early ({}); the events until then are kept", end.description());
     }
-    if trace.counts().lost > 0 {
-        let _ = writeln!(err, "warning: {} events were lost while recording", trace.counts().lost);
+    let (lost, kept) = (trace.counts().lost, trace.counts().events);
+    if lost > 0 {
+        let share = lost as f64 * 100.0 / (lost + kept) as f64;
+        let what = if trace.header().engine == Engine::Samples {
+            ": some samples, waits of threads and requests are missing; counts and percentiles are of all requests. A lower --rate loses fewer"
+        } else {
+            ""
+        };
+        let _ = writeln!(err, "warning: {lost} events ({share:.1} %) were lost while recording{what}");
     }
 }
 

@@ -52,6 +52,11 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     let setting = format!("{begin},signal=none,{options}");
     command.env("LEEWARD_PROFILE", &setting);
     let loaded = preload(&mut command, args.runtime.as_deref())?;
+    if !loaded && !args.wait {
+        print_line(&format!(
+            "warning: {LIBRARY} was not found (build it by `make profiler`, or name it by --runtime): only a program that is built with `leeward cc` leaves a trace. Any other, once it runs, is recorded by `leeward profile record --pid`"
+        ));
+    }
     // This process forwards its signals to the program, and waits for the program's end.
     let passing = SignalForwarder::start()?;
     let name = || program.to_string_lossy().into_owned();
@@ -79,12 +84,12 @@ pub(super) fn record(args: &RecordArgs) -> Result<(), Failure> {
     }
     if fresh.is_empty() && !args.wait && ended.is_none() {
         return Err(Failure::Runtime(anyhow!(
-            "no trace was written. If no message above gives the reason: {} is not built with `leeward cc`, and {}",
+            "no trace was written. If no message above gives the reason: {} is not built with `leeward cc`, and {}. While it runs, `leeward profile record --pid` records it as it is",
             name(),
             if loaded {
                 "is linked statically or does not accept libraries that are preloaded"
             } else {
-                "libleeward_rt.so, which records locks and the scheduler, was not found (build it by `make profiler`, or name it by --runtime)"
+                "the run-time was not found"
             }
         )));
     }

@@ -106,9 +106,9 @@ pub(crate) struct ServeArgs {
     /// Maximum of open connections at each port; fewer if the system allows fewer descriptors
     #[arg(long, value_name = "N", default_value_t = 16_384, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) connections: u32,
-    /// Memory for incoming requests that are longer than a connection's own buffer of 16 KiB
-    /// (memcached: 32 KiB), for all connections of a port together, such as 64MB; a connection that
-    /// gets none is not read until some is free
+    /// Memory for incoming requests that are longer than a connection's own buffer of 16 KiB, for
+    /// all connections of a port together, such as 64MB; a connection that gets none is not read
+    /// until some is free
     #[arg(long, value_name = "SIZE", default_value = "64MB")]
     pub(crate) receiving: String,
     /// Memory for responses that clients have not read yet, for all connections of a port together.

@@ -377,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn code_whose_file_can_not_be_read_is_one_function_without_a_file() {
+    fn code_of_an_unreadable_file_is_one_function_without_a_file() {
         let mut modules = Modules::new("/bin/program", Box::new(|_| None));
         modules.announce_map(&mapping(0x5000, 0x2000, 0x1000, "/lib/plugin.so"), 1);
         modules.map(&mapping(0x5000, 0x2000, 0x1000, "/lib/plugin.so"), 1);

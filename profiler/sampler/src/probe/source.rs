@@ -177,8 +177,8 @@ impl RequestSource {
     }
 
     /// Returns the share of the requests, from 0 to 1, that seem to share their connection with
-    /// others: of these, two are read, and later two are answered. Input and output do not tell them
-    /// apart.
+    /// others: of these, two are read, and later two are answered. Input and output do not tell
+    /// them apart.
     pub fn mixed_share(&self) -> f64 {
         self.mixed as f64 / self.counts.seen.max(1) as f64
     }

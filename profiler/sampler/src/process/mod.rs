@@ -199,10 +199,16 @@ impl Process {
 
     fn not_permitted(&self, owner: u32) -> SourceError {
         let pid = self.pid;
+        let own = rustix::process::geteuid().as_raw();
+        if own == 0 {
+            return SourceError::Refused(format!(
+                "process {pid} has a right that this user has not, even as root: a container's root has only some of root's capabilities"
+            ));
+        }
         if owner == 0 {
             return SourceError::Refused(format!("process {pid} belongs to root: only root may record it"));
         }
-        if rustix::process::geteuid().as_raw() != owner {
+        if own != owner {
             return SourceError::NotOwner { pid, owner: user_name(owner) };
         }
         // A program with capabilities or another user's rights hides from its own user.

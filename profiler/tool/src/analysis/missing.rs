@@ -25,8 +25,10 @@ pub struct RecordingGaps {
     /// Overhead of a recording with a limited share of the CPU, and its omissions.
     pub share: Option<OverheadReport>,
     /// Share of the time that was recorded, in windows, where it was not all: counts are of the
-    /// windows.
+    /// windows. `None`, too, if the recorder was killed before it could say.
     pub recorded: Option<f64>,
+    /// The time was recorded in windows.
+    pub in_windows: bool,
 }
 
 /// Steps per doubling of a duration.
@@ -41,8 +43,10 @@ pub fn missing(trace: &Trace, watch: &mut ProgressCallback<'_>) -> Result<Record
     let (pace, span) = (trace.pace(), trace.counts().span().max(1) as f64);
     if trace.header().engine == Engine::Samples {
         let lasted = trace.duration().unwrap_or(0).max(trace.counts().span()).max(1) as f64;
-        let recorded = (pace.stopped > 0).then(|| (1.0 - pace.stopped as f64 / lasted).max(0.0));
-        return Ok(RecordingGaps { recorded, ..RecordingGaps::default() });
+        let in_windows = pace.stopped > 0;
+        // Without an end it is not known up to when the events reach.
+        let recorded = (in_windows && trace.end().is_some()).then(|| (1.0 - pace.stopped as f64 / lasted).max(0.0));
+        return Ok(RecordingGaps { recorded, in_windows, ..RecordingGaps::default() });
     }
     let mut missing = RecordingGaps {
         stood: (pace.stopped as f64 / span).min(1.0),
@@ -51,6 +55,7 @@ pub fn missing(trace: &Trace, watch: &mut ProgressCallback<'_>) -> Result<Record
         coarse_tick: pace.coarse_tick,
         share: trace.share().cloned(),
         recorded: None,
+        in_windows: false,
     };
     if pace.stops.is_empty() || trace.counts().calls == 0 {
         return Ok(missing);
@@ -93,11 +98,11 @@ impl RecordingGaps {
     /// Describes the gaps in a sentence; `None` if there are none.
     pub fn describe(&self) -> Option<String> {
         let mut parts = Vec::new();
-        if let Some(recorded) = self.recorded {
+        if self.in_windows {
+            let part = self.recorded.map_or("a part".into(), |recorded| format!("{:.1} %", recorded * 100.0));
             parts.push(format!(
-                "{:.1} % of the time were recorded, in windows, so that it costs the program little: counts and percentiles are \
+                "{part} of the time was recorded, in windows, so that it costs the program little: counts and percentiles are \
                  of these, and requests that were under way at a window's border are missing (--overhead allows more)",
-                recorded * 100.0
             ));
         }
         if self.coarse >= 0.01 {

@@ -118,8 +118,8 @@ impl Table {
         })
     }
 
-    /// Returns the symbol that covers an address; a symbol without a size reaches to the next, or to
-    /// the end of the code.
+    /// Returns the symbol that covers an address; a symbol without a size reaches to the next, or
+    /// to the end of the code.
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let above = self.symbols.partition_point(|(start, ..)| *start <= address);
         let (start, size, begin, length) = *self.symbols.get(above.checked_sub(1)?)?;
