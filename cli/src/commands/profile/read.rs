@@ -332,6 +332,9 @@ pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
     for note in trace.notes().iter().filter(|note| note.level > 0 && !is_reported(note.topic)) {
         let _ = writeln!(err, "note from the recording: {}", sanitize(&note.text));
     }
+    if let Some(hint) = Symbols::new(trace, Options::default()).naming_hint() {
+        let _ = writeln!(err, "note: {hint}");
+    }
     if let Some(end) = trace.end().filter(|end| end.is_early()) {
         let _ =
             writeln!(err, "warning: the recording ended early ({}); the events until then are kept", end.description());

@@ -34,6 +34,8 @@ pub const COPIED_FILES: &str = "files";
 
 /// Limit of remembered locations.
 const REMEMBERED: usize = 1 << 18;
+/// Name of code that was compiled while the program ran, and has no names.
+const COMPILED: &str = "[code without a file]";
 
 /// A function at a location; several if calls were inlined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -124,6 +126,7 @@ pub struct Symbols {
     modules: Vec<LoadedModule>,
     folders: Vec<PathBuf>,
     exact_callers: bool,
+    is_sampled: bool,
     perf_map: PerfMap,
     locations: HashMap<(u64, usize), Rc<Location>>,
     await_places: AwaitPlaces,
@@ -160,6 +163,7 @@ impl Symbols {
             modules,
             folders,
             exact_callers,
+            is_sampled: trace.header().engine == Engine::Samples,
             perf_map,
             locations: HashMap::new(),
             await_places: AwaitPlaces::new(trace),
@@ -175,6 +179,10 @@ impl Symbols {
         }
         let mut location = match module {
             Some(index) => self.look_up(index, address),
+            // The recorder names all files that were mapped.
+            None if self.is_sampled && !self.modules.is_empty() => {
+                Location { module: Some(COMPILED.into()), offset: address, start: None, frames: Vec::new() }
+            }
             None => Location { module: None, offset: address, start: None, frames: Vec::new() },
         };
         // Compilers that run in the program put its code into memory without a file.
@@ -244,6 +252,13 @@ impl Symbols {
     pub fn program_defines(&mut self, symbol: &str) -> bool {
         let program = self.modules.iter().position(|loaded| loaded.module.flags & Module::PROGRAM != 0);
         program.is_some_and(|index| self.load(index).table.defines(symbol))
+    }
+
+    /// Returns how the program's functions get names, if it has an interpreter or compiler of its
+    /// own that has named none.
+    pub fn naming_hint(&self) -> Option<&'static str> {
+        let files = self.modules.iter().filter_map(|loaded| loaded.module.path.rsplit('/').next());
+        if self.is_sampled && self.perf_map.is_empty() { files.filter_map(perf_map::naming_hint).next() } else { None }
     }
 
     fn module(&self, address: u64, time: u64) -> Option<usize> {

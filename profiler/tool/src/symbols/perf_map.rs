@@ -18,6 +18,24 @@ const LINE: u64 = 1 << 12;
 /// Entries before an address that are searched for one that contains it.
 const OVERLAPPING: usize = 256;
 
+/// Returns how a program gets such a file whose interpreter or compiler is in a file of this name.
+pub(super) fn naming_hint(file: &str) -> Option<&'static str> {
+    let is = |names: &[&str]| names.iter().any(|name| file == *name || file.starts_with(&format!("{name}.")));
+    if is(&["libjvm"]) {
+        Some(
+            "functions of Java have no names: start it with `java -XX:+PreserveFramePointer`, and call `jcmd PID Compiler.perfmap` before the recording ends (JDK 17)",
+        )
+    } else if is(&["node", "libnode"]) {
+        Some(
+            "functions of JavaScript have no names: start it with `node --perf-basic-prof --interpreted-frames-native-stack`",
+        )
+    } else if is(&["python3", "libpython3"]) {
+        Some("functions of Python have no names: start it with `python3 -X perf` (Python 3.12 or later)")
+    } else {
+        None
+    }
+}
+
 /// A function of the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Entry {
@@ -38,6 +56,11 @@ impl PerfMap {
         let folder = if trace.is_dir() { Some(trace) } else { trace.parent() };
         let path: Option<PathBuf> = folder.map(|folder| folder.join(format!("perf-{pid}.map")));
         path.and_then(|path| File::open(path).ok()).map_or_else(PerfMap::default, PerfMap::read)
+    }
+
+    /// Returns whether no function has a name.
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     fn read(file: impl Read) -> PerfMap {
@@ -110,6 +133,13 @@ fn frame(name: &str) -> Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn programs_with_names_of_their_own_are_recognised() {
+        let files = ["libjvm.so", "node", "libnode.so.115", "python3.12", "libpython3.11.so.1.0"];
+        assert!(files.iter().all(|file| naming_hint(file).is_some()));
+        assert!(["nginx", "nodes", "libjvmx.so", "python3-config"].iter().all(|file| naming_hint(file).is_none()));
+    }
     use proptest::prelude::*;
 
     fn shown(name: &str) -> String {

@@ -275,8 +275,9 @@ fn describe(traces: &[RecordedTrace], has_requests: bool) -> Result<(), Failure>
     for trace in with_stacks.iter().take(DESCRIBED) {
         summarize(&trace.folder)?;
     }
-    if with_stacks.len() > DESCRIBED {
-        stdout::print(&format!("and {} more traces", with_stacks.len() - DESCRIBED))?;
+    let described = with_stacks.len().min(DESCRIBED);
+    if traces.len() > described {
+        stdout::print(&format!("and {} more traces", traces.len() - described))?;
     }
     // Workers that were there before are not followed.
     let children = if with_stacks.iter().any(|trace| trace.written.slow + trace.written.sampled > 0) {
