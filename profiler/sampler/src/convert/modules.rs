@@ -25,8 +25,6 @@ const RANGES: usize = 16;
 const HIDDEN: usize = 64;
 /// Limit of changes that are announced.
 const ANNOUNCED: usize = 1 << 14;
-/// Limit of pieces of code without a file.
-const COMPILED: usize = 1 << 14;
 /// Limit of remembered addresses.
 const REMEMBERED: usize = 1 << 18;
 /// The kernel's own code in the process.
@@ -44,8 +42,6 @@ pub struct Modules {
     modules: Vec<MappedModule>,
     /// Mappings that exist: by their start, the end and the module's index.
     mapped: BTreeMap<u64, (u64, usize)>,
-    /// Code without a file, such as that of a just-in-time compiler: its end by its start.
-    compiled: BTreeMap<u64, u64>,
     /// Functions by address.
     functions: HashMap<u64, u64>,
     /// Indices of modules that changed since they were last written.
@@ -93,7 +89,6 @@ impl Modules {
             program: without_mark(program).into(),
             modules: Vec::new(),
             mapped: BTreeMap::new(),
-            compiled: BTreeMap::new(),
             functions: HashMap::new(),
             changed: Vec::new(),
             announced: VecDeque::new(),
@@ -109,7 +104,6 @@ impl Modules {
             program: self.program.clone(),
             modules: self.modules.clone(),
             mapped: self.mapped.clone(),
-            compiled: self.compiled.clone(),
             functions: HashMap::new(),
             changed: (0..self.modules.len()).filter(|index| self.modules[*index].module.unloaded.is_none()).collect(),
             announced: self.announced.clone(),
@@ -171,12 +165,7 @@ impl Modules {
         }
         let flags = match &*mapping.path {
             "[vdso]" => VDSO,
-            _ if !has_file => {
-                if self.compiled.len() < COMPILED {
-                    self.compiled.insert(mapping.start, end);
-                }
-                return;
-            }
+            _ if !has_file => return,
             path if without_mark(path) == self.program => Module::PROGRAM,
             _ => 0,
         };
@@ -242,8 +231,7 @@ impl Modules {
         });
         if found.is_none() && module.is_none() {
             // Not remembered: its compiler may put another function there.
-            let named = self.jit_map.as_mut().and_then(|map| map.function(address));
-            return named.unwrap_or_else(|| self.compiled_at(address));
+            return self.jit_map.as_mut().and_then(|map| map.function(address)).unwrap_or(address);
         }
         let function = found.unwrap_or(address);
         if self.functions.len() >= REMEMBERED {
@@ -251,13 +239,6 @@ impl Modules {
         }
         self.functions.insert(address, function);
         function
-    }
-
-    /// Returns the start of the code without a file that contains an address: without names, it is
-    /// one function. Otherwise the address.
-    fn compiled_at(&self, address: u64) -> u64 {
-        let before = self.compiled.range(..=address).next_back();
-        before.filter(|(_, end)| address < **end).map_or(address, |(start, _)| *start)
     }
 
     /// Returns whether a module contains both addresses.
@@ -310,7 +291,6 @@ impl Modules {
         let before = self.mapped.range(..start).next_back().filter(|(_, (until, _))| *until > start).map(|(at, _)| *at);
         let within = self.mapped.range(start..end).map(|(at, _)| *at);
         let over: Vec<u64> = before.into_iter().chain(within).collect();
-        self.compiled.retain(|at, until| *until <= start || end <= *at);
         for at in over {
             let Some((_, index)) = self.mapped.remove(&at) else { continue };
             if self.mapped.values().all(|(_, other)| *other != index) {
@@ -394,15 +374,6 @@ mod tests {
         modules.execute(9);
         assert_eq!(modules.take_changed().iter().filter(|one| one.unloaded == Some(9)).count(), 2);
         assert_eq!(modules.function(0x2100), 0x2100);
-    }
-
-    #[test]
-    fn code_without_a_file_is_one_function_while_it_is_mapped() {
-        let mut modules = modules();
-        modules.map(&mapping(0xa000, 0x1000, 0, "//anon"), 1);
-        assert_eq!((modules.function(0xa123), modules.function(0xb000)), (0xa000, 0xb000));
-        modules.map(&mapping(0xa800, 0x1000, 0, "/lib/a"), 2);
-        assert_eq!(modules.function(0xa123), 0xa123);
     }
 
     #[test]

@@ -293,6 +293,15 @@ impl TraceHistory {
     }
 }
 
+/// Returns the event with the function that stands for its own.
+fn represented(event: &Event, symbols: &mut Symbols) -> Event {
+    let mut event = *event;
+    if let EventKind::Call { function, .. } = &mut event.kind {
+        *function = symbols.representative(*function, event.time);
+    }
+    event
+}
+
 /// Follows a trace.
 #[derive(Debug)]
 pub struct Follower {
@@ -319,7 +328,7 @@ impl Follower {
             self.history.learn_idle(&request);
             done(&request, &self.history, symbols);
         }
-        self.history.take(event);
+        self.history.take(&represented(event, symbols));
         let ended = &mut self.ended;
         self.selector.event(event, |request| ended.push_back((event.time.saturating_add(GRACE), request)));
     }

@@ -34,8 +34,8 @@ pub const COPIED_FILES: &str = "files";
 
 /// Limit of remembered locations.
 const REMEMBERED: usize = 1 << 18;
-/// Name of code that was compiled while the program ran, and has no names.
-const COMPILED: &str = "[code without a file]";
+/// Stands for all functions that were compiled while the program ran, and have no names.
+const UNNAMED: u64 = 1;
 
 /// A function at a location; several if calls were inlined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -179,9 +179,8 @@ impl Symbols {
         }
         let mut location = match module {
             Some(index) => self.look_up(index, address),
-            // The recorder names all files that were mapped.
-            None if self.is_sampled && !self.modules.is_empty() => {
-                Location { module: Some(COMPILED.into()), offset: address, start: None, frames: Vec::new() }
+            None if address == UNNAMED => {
+                Location { module: Some("[code without a file]".into()), offset: 0, start: None, frames: Vec::new() }
             }
             None => Location { module: None, offset: address, start: None, frames: Vec::new() },
         };
@@ -252,6 +251,17 @@ impl Symbols {
     pub fn program_defines(&mut self, symbol: &str) -> bool {
         let program = self.modules.iter().position(|loaded| loaded.module.flags & Module::PROGRAM != 0);
         program.is_some_and(|index| self.load(index).table.defines(symbol))
+    }
+
+    /// Returns the function that stands for this one: one for all that were compiled while the
+    /// program ran and have no names. Samples show them as addresses.
+    pub fn representative(&mut self, function: u64, time: u64) -> u64 {
+        // The recorder tells of all files that were mapped.
+        let is_unnamed = self.is_sampled
+            && !self.modules.is_empty()
+            && self.module(function, time).is_none()
+            && self.perf_map.find(function).is_none();
+        if is_unnamed { UNNAMED } else { function }
     }
 
     /// Returns how the program's functions get names, if it has an interpreter or compiler of its
