@@ -146,13 +146,13 @@ impl Group {
         self.in_functions > 0
     }
 
-    /// Prepares the group for comparison. If times are `estimated`: a sample falls only into some
-    /// short requests, and their functions then stand for those of the others.
-    pub(super) fn compared(mut self, estimated: bool) -> Group {
+    /// Prepares the group for comparison. `sampled`: a sample falls only into some short requests.
+    /// If times are then `estimated`, the functions of these stand for those of the others.
+    pub(super) fn compared(mut self, sampled: bool, estimated: bool) -> Group {
         self.cpu_scale = 1.0;
-        if !estimated {
+        if !sampled {
             self.with_calls = self.requests;
-        } else if self.has_functions() {
+        } else if estimated {
             self.cpu_scale = 1.0 + self.unrecorded as f64 / self.in_functions as f64;
             self.causes.remove(&Cause::Unrecorded);
         }

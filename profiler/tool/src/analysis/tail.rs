@@ -171,8 +171,8 @@ impl Comparison {
         let Comparison { slow, rest, blames, workers, tree } = self;
         let sampled = trace.header().engine == Engine::Samples;
         // Both or none: what one group has in functions, the other would have outside them.
-        let estimated = sampled && slow.has_functions() && rest.has_functions();
-        let (slow, rest) = (slow.compared(estimated), rest.compared(estimated));
+        let estimated = slow.has_functions() && rest.has_functions();
+        let (slow, rest) = (slow.compared(sampled, estimated), rest.compared(sampled, estimated));
         Tail {
             requests: slow.requests + rest.requests,
             slow: slow.requests,
