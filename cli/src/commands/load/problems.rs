@@ -61,14 +61,16 @@ pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem
     }
     if totals.completed == 0 && totals.failed > 0 {
         let codes: Vec<String> = report.failures.iter().map(|(code, count)| format!("{code} {count}")).collect();
-        let why = if report.failure_message.is_empty() || report.failures.contains_key("UnknownMethod") {
-            let named = Catalogue::builtin().find_by_requests(service).map_or("synthetic", |case| case.name());
-            format!("this load needs `leeward serve --service {named}`")
-        } else {
+        let named = Catalogue::builtin().find_by_requests(service).map_or("synthetic", |case| case.name());
+        let said = match report.failure_message.as_str() {
+            "" => String::new(),
             // The server's words go to a terminal.
-            format!("the server says: {}", report.failure_message.escape_debug())
+            message => format!("the server says `{}`; ", message.escape_debug()),
         };
-        doubts.push(MeasurementProblem::Failed(format!("every answer was a failure ({}): {why}", codes.join(", "))));
+        doubts.push(MeasurementProblem::Failed(format!(
+            "every answer was a failure ({}): {said}this load needs `leeward serve --service {named}`",
+            codes.join(", ")
+        )));
     } else if totals.unfinished > 0 && totals.completed + totals.timed_out + totals.dropped == 0 {
         doubts.push(MeasurementProblem::Failed("the server answered nothing".into()));
     }
