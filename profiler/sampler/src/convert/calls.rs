@@ -212,14 +212,7 @@ impl ThreadCalls {
     ///
     /// `switches`: the thread leaves its CPU. It does so in the same few places, which say nothing
     /// of what it did before, back to a boundary.
-    fn observe(
-        &mut self,
-        time: u64,
-        stack: &[Frame],
-        interval: u64,
-        switches: bool,
-        report: &mut dyn FnMut(Call),
-    ) {
+    fn observe(&mut self, time: u64, stack: &[Frame], interval: u64, switches: bool, report: &mut dyn FnMut(Call)) {
         self.pause(time);
         self.end_wait(report);
         let total = self.cpu();

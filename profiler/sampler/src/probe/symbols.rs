@@ -123,8 +123,7 @@ fn each_module(pid: u32, mut each: impl FnMut(&Path, u64, File)) -> Result<(), S
         let (start, end) = (mapped.start, mapped.start.saturating_add(mapped.length));
         // The very file, also if it was deleted or replaced; else the one at its path.
         let exact = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
-        let path =
-            if exact.metadata().is_ok() { exact } else { format!("/proc/{pid}/root{}", mapped.path).into() };
+        let path = if exact.metadata().is_ok() { exact } else { format!("/proc/{pid}/root{}", mapped.path).into() };
         each(&path, mapped.inode, file);
     }
     Ok(())

@@ -162,9 +162,8 @@ impl Process {
     /// Returns true if the profiler's run-time is in the process: as a library, or linked into the
     /// program and listening.
     pub fn has_runtime(&self) -> bool {
-        let is_loaded = |mapped: &Mapping| {
-            mapped.path.rsplit('/').next().is_some_and(|name| name.starts_with("libleeward_rt"))
-        };
+        let is_loaded =
+            |mapped: &Mapping| mapped.path.rsplit('/').next().is_some_and(|name| name.starts_with("libleeward_rt"));
         if self.read_maps().is_ok_and(|mappings| mappings.iter().any(is_loaded)) {
             return true;
         }

@@ -34,7 +34,8 @@ impl<P: Protocol> CoreState<P> {
     /// reading for a moment. Closing with unread bytes would reset it, and the response could be
     /// lost.
     pub(super) fn close_or_linger<S: Stream>(&mut self, peer: &mut Peer<P, S>) -> PeerOutcome {
-        let lingers = peer.closing_since.is_some() && !peer.has_ended && self.closing <= lingering(self.limits.connections);
+        let lingers =
+            peer.closing_since.is_some() && !peer.has_ended && self.closing <= lingering(self.limits.connections);
         if lingers && peer.stream.shutdown().is_ok() { self.discard(peer) } else { PeerOutcome::Close }
     }
 
