@@ -212,13 +212,10 @@ mod tests {
         let group = process.group().unwrap();
         let start = Instant::now();
         // Between two of the programs that it becomes, it has no memory for a moment.
-        while (process.cpu_time().is_zero() || process.memory_mb().1 <= 0.1)
-            && start.elapsed() < Duration::from_secs(30)
-        {
+        while process.cpu_time().is_zero() || process.memory_mb().1 <= 0.1 {
+            assert!(start.elapsed() < Duration::from_secs(30), "no CPU time, or no memory");
             std::thread::sleep(Duration::from_millis(1));
         }
-        assert!(!process.cpu_time().is_zero());
-        assert!(process.memory_mb().1 > 0.1);
         drop(process);
         // The killed `sleep` is a zombie until init has reaped it.
         while kill_process_group(group, Signal::CONT).is_ok() {
