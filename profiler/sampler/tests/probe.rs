@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use leeward_sampler::probe::{RequestOptions, RequestSource};
 use leeward_sampler::record::{Record, RecordKind, RecordSource, RequestCounts, SourceError};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 /// The tests share their process, so one runs at a time.
 static ALONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -91,6 +92,25 @@ fn requests_on_unix_sockets_are_timed() {
     });
     let (latencies, counts) = finish(source);
     check(&latencies, counts, 20);
+}
+
+#[test]
+fn a_unix_client_with_a_name_of_its_own_serves_nobody() {
+    let _alone = ALONE.lock();
+    let folder = tempfile::tempdir().unwrap();
+    let paths = ["server", "client"].map(|name| folder.path().join(name));
+    let [server, own] = paths.each_ref().map(|path| SocketAddrUnix::new(path).unwrap());
+    let listener = UnixListener::bind(&paths[0]).unwrap();
+    let source = RequestSource::io(&options()).unwrap();
+    let client = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&client, &own).unwrap();
+    rustix::net::connect(&client, &server).unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(|| ask(UnixStream::from(client), 10));
+        serve(listener.accept().unwrap().0, 10);
+    });
+    let (latencies, counts) = finish(source);
+    check(&latencies, counts, 10);
 }
 
 #[test]

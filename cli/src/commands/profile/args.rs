@@ -306,7 +306,7 @@ pub(crate) struct TailArgs {
     #[command(flatten)]
     pub(crate) what: RequestArgs,
     /// Share of the requests that counts as the slowest, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percentile)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_share)]
     pub(crate) slowest: f64,
     /// Compare requests with the same label with each other
     #[arg(long, value_name = "WHAT", value_parser = ["label"])]
@@ -343,7 +343,7 @@ pub(crate) struct ExportArgs {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) out: PathBuf,
     /// Folded stacks only: this share of the requests, the slowest ones, in percent
-    #[arg(long, value_name = "PERCENT", value_parser = parse_percentile)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_share)]
     pub(crate) slowest: Option<f64>,
 }
 
@@ -356,6 +356,11 @@ Examples:
 pub(super) fn parse_percentile(text: &str) -> Result<f64, String> {
     let number = text.trim_end_matches('%').parse::<f64>().map_err(|error| error.to_string())?;
     if (0.0..=100.0).contains(&number) { Ok(number) } else { Err("accepted: 0 to 100".into()) }
+}
+
+/// Parses the share of the requests that are the slowest.
+pub(super) fn parse_share(text: &str) -> Result<f64, String> {
+    parse_percentile(text).ok().filter(|share| *share > 0.0).ok_or_else(|| "accepted: above 0, to 100".into())
 }
 
 fn parse_id(text: &str) -> Result<u64, String> {

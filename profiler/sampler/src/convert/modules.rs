@@ -27,8 +27,6 @@ const HIDDEN: usize = 64;
 const ANNOUNCED: usize = 1 << 14;
 /// Limit of remembered addresses.
 const REMEMBERED: usize = 1 << 18;
-/// The kernel's own code in the process.
-const VDSO: u8 = 2;
 
 /// Opens the file of a mapping; `None` if there is none.
 pub type OpenFile = Box<dyn FnMut(&Mapping) -> Option<File>>;
@@ -164,7 +162,7 @@ impl Modules {
             self.program = without_mark(&mapping.path).into();
         }
         let flags = match &*mapping.path {
-            "[vdso]" => VDSO,
+            "[vdso]" => Module::KERNEL,
             _ if !has_file => return,
             path if without_mark(path) == self.program => Module::PROGRAM,
             _ => 0,
@@ -173,13 +171,13 @@ impl Modules {
         let index = self.known(mapping, path).unwrap_or_else(|| {
             let code = match announced {
                 Some(Change::Mapped(_, _, code)) => code,
-                _ if flags == VDSO => Arc::default(),
+                _ if flags == Module::KERNEL => Arc::default(),
                 _ => self.read(mapping),
             };
             let file_address = code.address(mapping.offset, mapping.length);
             let bias = file_address.map_or(0, |file| mapping.start.wrapping_sub(file));
             // A reader would look at the wrong place of a file that could not be read here.
-            let path = if flags == VDSO || file_address.is_some() { path.into() } else { in_brackets(path) };
+            let path = if flags == Module::KERNEL || file_address.is_some() { path.into() } else { in_brackets(path) };
             let id = self.modules.len() as u64 + 1;
             let (build_id, ranges) = (code.build_id.clone(), Vec::new());
             let module = Module { id, flags, loaded: time, unloaded: None, bias, ranges, build_id, path };

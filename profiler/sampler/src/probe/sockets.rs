@@ -56,8 +56,10 @@ struct SocketFields {
     backlog: i16,
     /// Port of the peer; 0 for a datagram socket that serves anybody.
     peer_port: i16,
-    /// Name of a Unix socket: a connection that was accepted has its listener's.
+    /// Name of a Unix socket: a connection that was accepted has its listener's, and shares it. One
+    /// that was opened has none, or its own.
     unix_name: i16,
+    unix_name_users: i16,
 }
 
 impl SocketFields {
@@ -72,6 +74,8 @@ impl SocketFields {
             backlog: find("sock", "sk_max_ack_backlog", 4)?,
             peer_port: find("sock_common", "skc_dport", 2)?,
             unix_name: find("unix_sock", "addr", 8)?,
+            // A structure of one number.
+            unix_name_users: find("unix_address", "refcnt", 0)?,
         })
     }
 }
@@ -170,6 +174,8 @@ impl Builder<'_> {
         a.jump_if(R0, Condition::Equal, 0, out);
         a.load(Width::Double, R1, R0, self.fields.unix_name);
         a.jump_if(R1, Condition::Equal, 0, out);
+        a.load(Width::Word, R1, R1, self.fields.unix_name_users);
+        a.jump_if(R1, Condition::Below, 2, out);
         a.jump(serves);
 
         a.place(inet);

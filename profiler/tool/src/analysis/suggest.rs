@@ -140,6 +140,8 @@ struct NamedFunction {
     /// The most frequent caller, with the number of calls.
     caller: Option<(String, u64)>,
     is_own: bool,
+    /// It is the C library's, or another one's that knows no requests.
+    is_system: bool,
 }
 
 fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) -> Vec<Candidate> {
@@ -153,6 +155,7 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) 
         one.worked.count() >= FEWEST
             && total as f64 >= 0.05 * worked as f64
             && one.waited <= total
+            && !one.is_system
             && !is_idle(&one.name)
             && !is_drop(&one.name)
             // They contain everything.
@@ -193,6 +196,7 @@ fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<Strin
     for (function, calls) in functions {
         let location = symbols.location(function, calls.time);
         let is_own = location.source().and_then(|frame| frame.file.as_deref()).is_none_or(is_own);
+        let is_system = location.module.as_deref().is_some_and(is_system);
         let name = location.function();
         let most = calls.callers.iter().max_by_key(|(caller, times)| (**times, **caller));
         let caller = most.filter(|(caller, _)| **caller != 0);
@@ -203,6 +207,7 @@ fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<Strin
             waited: 0,
             caller: None,
             is_own,
+            is_system,
         });
         one.worked.add(&calls.worked);
         one.waited = one.waited.saturating_add(calls.waited);
@@ -217,6 +222,13 @@ fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<Strin
 fn is_own(file: &str) -> bool {
     !["/.cargo/registry/", "/.cargo/git/", "/rustc/"].iter().any(|part| file.contains(part))
         && !file.starts_with("/usr/")
+}
+
+/// Returns whether a module is the C library, a part of it, or the kernel's.
+fn is_system(module: &str) -> bool {
+    const SYSTEM: [&str; 8] =
+        ["libc.so", "libc.musl", "ld-", "libpthread", "libm.so", "libstdc++.so", "libgcc_s.so", "["];
+    SYSTEM.iter().any(|begin| module.starts_with(begin))
 }
 
 /// Returns whether a function is the same work as its caller, or as a function that it wraps; then

@@ -182,6 +182,8 @@ pub struct Module {
 impl Module {
     /// The flag of the program itself.
     pub const PROGRAM: u8 = 1;
+    /// The flag of the kernel's code in the process, the vDSO.
+    pub const KERNEL: u8 = 2;
 
     /// Parses a block of modules.
     ///

@@ -47,7 +47,7 @@ fn examine(path: &Path) -> Result<Candidate, String> {
 /// Searches the standard locations of debug files, and `folders`.
 pub(super) fn find(module: &Module, folders: &[PathBuf]) -> DebugFiles {
     let mut found = DebugFiles { binary: None, debug: None, problem: None };
-    if module.flags & 2 != 0 || !module.path.contains('/') {
+    if module.flags & Module::KERNEL != 0 || !module.path.contains('/') {
         found.problem = Some("no file: it is the kernel's, was made at run time, or could not be read in time".into());
         return found;
     }

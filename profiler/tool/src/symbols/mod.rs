@@ -215,7 +215,9 @@ impl Symbols {
             let reason = loaded.files.as_ref()?.missing.clone()?;
             Some((loaded.module.path.clone(), reason))
         };
-        self.modules.iter().filter_map(missing).collect()
+        // Nothing that users could install would name the kernel's.
+        let files = self.modules.iter().filter(|loaded| loaded.module.flags & Module::KERNEL == 0);
+        files.filter_map(missing).collect()
     }
 
     /// Searches the files of every module, and returns the result of each.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::args::parse_percentile;
+use super::super::args::parse_share;
 
 /// Join recordings of several processes, and find the one that makes the slowest requests slow
 ///
@@ -20,7 +20,7 @@ pub(crate) struct JoinArgs {
     #[arg(long = "symbols", value_name = "DIR")]
     pub(crate) symbols: Vec<PathBuf>,
     /// Share of the front's requests that counts as the slowest, in percent
-    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_percentile)]
+    #[arg(long, value_name = "PERCENT", default_value = "1", value_parser = parse_share)]
     pub(crate) slowest: f64,
     /// Number of findings
     #[arg(long, short = 'n', value_name = "N", default_value_t = 3)]
