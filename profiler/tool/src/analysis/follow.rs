@@ -13,6 +13,7 @@ use super::locks::{Hold, Holds};
 use super::requests::Request;
 use super::select::{Selection, Selector};
 use super::sums::Sums;
+use super::weights::RequestWeights;
 use crate::format::event::OffCpu;
 use crate::format::meta::Engine;
 use crate::format::{Event, EventKind};
@@ -157,19 +158,19 @@ impl TraceHistory {
     }
 
     /// Learns where the request's thread waited for it.
-    fn learn_idle(&mut self, request: &Request) {
+    fn learn_idle(&mut self, request: &Request, weight: u64) {
         let (Some(idle), Some(work)) = (&mut self.idle, request.work.first()) else { return };
         let Some(history) = self.threads.get(&work.thread) else { return };
         let mut earlier = history.blocked.iter().rev().skip_while(|(_, end)| *end > work.start);
-        let Some((from, to)) = earlier.next().copied().filter(|(_, end)| end + WAKE_UP >= work.start) else { return };
-        let mut intervals = history.between(from, to);
         let mut waited: Vec<Activity> = Vec::new();
-        walk_stacks(&mut intervals, from, to, |stack, _, _| {
-            if stack.last() == Some(&Activity::Off(OffCpu::Blocked)) {
-                waited = stack.to_vec();
-            }
-        });
-        idle.learn(&waited);
+        if let Some((from, to)) = earlier.next().copied().filter(|(_, end)| end + WAKE_UP >= work.start) {
+            walk_stacks(&mut history.between(from, to), from, to, |stack, _, _| {
+                if stack.last() == Some(&Activity::Off(OffCpu::Blocked)) {
+                    waited = stack.to_vec();
+                }
+            });
+        }
+        idle.learn(&waited, weight);
     }
 
     fn is_idle(&self, stack: &[Activity]) -> bool {
@@ -307,13 +308,19 @@ fn represented(event: &Event, symbols: &mut Symbols) -> Event {
 pub struct Follower {
     selector: Selector,
     history: TraceHistory,
+    weights: RequestWeights,
     ended: VecDeque<(u64, Request)>,
 }
 
 impl Follower {
     /// Creates a follower that looks for these requests.
     pub fn new(trace: &Trace, selection: &Selection) -> Follower {
-        Follower { selector: Selector::new(selection), history: TraceHistory::new(trace), ended: VecDeque::new() }
+        Follower {
+            selector: Selector::new(selection),
+            history: TraceHistory::new(trace),
+            weights: RequestWeights::new(trace, selection),
+            ended: VecDeque::new(),
+        }
     }
 
     /// Adds the next event in the order of time; reports requests that ended a moment ago.
@@ -325,7 +332,7 @@ impl Follower {
     ) {
         while self.ended.front().is_some_and(|(due, _)| *due <= event.time) || self.ended.len() >= MOST / 8 {
             let Some((_, request)) = self.ended.pop_front() else { break };
-            self.history.learn_idle(&request);
+            self.history.learn_idle(&request, self.weights.weight(&request));
             done(&request, &self.history, symbols);
         }
         self.history.take(&represented(event, symbols));
@@ -336,7 +343,7 @@ impl Follower {
     /// Reports the remaining requests; returns the number of requests without an end.
     pub fn finish(mut self, symbols: &mut Symbols, mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols)) -> u64 {
         for (_, request) in std::mem::take(&mut self.ended) {
-            self.history.learn_idle(&request);
+            self.history.learn_idle(&request, self.weights.weight(&request));
             done(&request, &self.history, symbols);
         }
         self.selector.unfinished()

@@ -13,27 +13,30 @@ use crate::hash::{Map, Set};
 
 /// Limit of distinguished stacks.
 const STACKS: usize = 1 << 12;
-/// One of so many waits before requests must have the stack: a thread may have waited for something
-/// else by chance.
+/// One of so many requests must begin after a wait with the stack. Otherwise the thread waited for
+/// something else by chance, such as in the request before, and found work when it came back.
 const LEAST_SHARE: u64 = 20;
+/// And so many at least: of the first few requests, one is a great share.
+const LEAST: u64 = 5;
 
 /// Stacks of the waits before requests.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IdleStacks {
     counts: Map<u64, u64>,
-    total: u64,
+    requests: u64,
     functions: Set<u64>,
 }
 
 impl IdleStacks {
-    /// Learns the stack of a wait right before a request.
-    pub(super) fn learn(&mut self, stack: &[Activity]) {
+    /// Learns the stack of a wait right before a request that stands for `weight` requests; empty if
+    /// there was none.
+    pub(super) fn learn(&mut self, stack: &[Activity], weight: u64) {
+        self.requests += weight;
         let Some(key) = key(stack) else { return };
         if self.counts.len() >= STACKS && !self.counts.contains_key(&key) {
             return;
         }
-        self.total += 1;
-        *self.counts.entry(key).or_default() += 1;
+        *self.counts.entry(key).or_default() += weight;
         if self.is_frequent(key) {
             self.functions.extend(stack.iter().filter_map(function));
         }
@@ -50,7 +53,7 @@ impl IdleStacks {
     }
 
     fn is_frequent(&self, key: u64) -> bool {
-        self.counts.get(&key).is_some_and(|count| count * LEAST_SHARE >= self.total)
+        self.counts.get(&key).is_some_and(|count| *count >= LEAST && count * LEAST_SHARE >= self.requests)
     }
 }
 
@@ -83,9 +86,11 @@ mod tests {
     #[test]
     fn the_usual_stack_before_requests_is_idle() {
         let mut idle = IdleStacks::default();
-        assert!(!idle.contains(&blocked(&[1, 2])));
-        (0..100).for_each(|_| idle.learn(&blocked(&[1, 2])));
-        idle.learn(&blocked(&[1, 3]));
+        (0..30).for_each(|_| idle.learn(&[], 1));
+        idle.learn(&blocked(&[1, 5]), 1);
+        assert!(!idle.contains(&blocked(&[1, 5])) && !idle.calls_wait(5), "before one request in thirty");
+        (0..100).for_each(|_| idle.learn(&blocked(&[1, 2]), 1));
+        idle.learn(&blocked(&[1, 3]), 1);
         assert!(idle.contains(&blocked(&[1, 2])) && !idle.contains(&blocked(&[1, 3])));
         assert!(!idle.contains(&blocked(&[1, 4, 2])), "the same wait in another call");
         assert!(idle.calls_wait(1) && idle.calls_wait(2) && !idle.calls_wait(3));
@@ -94,8 +99,8 @@ mod tests {
     #[test]
     fn a_wait_without_calls_and_a_running_thread_are_not_idle() {
         let mut idle = IdleStacks::default();
-        idle.learn(&blocked(&[]));
-        idle.learn(&[Activity::Call { function: 1, caller: 0 }, Activity::Off(OffCpu::Runnable)]);
+        idle.learn(&blocked(&[]), 1);
+        idle.learn(&[Activity::Call { function: 1, caller: 0 }, Activity::Off(OffCpu::Runnable)], 1);
         assert!(!idle.contains(&blocked(&[])) && !idle.calls_wait(1));
     }
 }
