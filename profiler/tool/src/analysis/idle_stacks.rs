@@ -28,8 +28,8 @@ pub(super) struct IdleStacks {
 }
 
 impl IdleStacks {
-    /// Learns the stack of a wait right before a request that stands for `weight` requests; empty if
-    /// there was none.
+    /// Learns the stack of a wait right before a request that stands for `weight` requests. It is
+    /// empty if there was none.
     pub(super) fn learn(&mut self, stack: &[Activity], weight: u64) {
         self.requests += weight;
         let Some(key) = key(stack) else { return };
