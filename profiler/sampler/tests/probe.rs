@@ -21,6 +21,13 @@ fn options() -> RequestOptions {
     RequestOptions::new(std::process::id())
 }
 
+/// A connection over TCP: the client's end and the server's.
+fn connection() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    (client, listener.accept().unwrap().0)
+}
+
 /// Latencies of the reported requests, the greatest first.
 fn finish(mut source: RequestSource) -> (Vec<u64>, RequestCounts) {
     let mut latencies = Vec::new();
@@ -67,9 +74,7 @@ fn check(latencies: &[u64], counts: RequestCounts, requests: u64) {
 #[test]
 fn requests_on_connections_are_timed_at_the_server_only() {
     let _alone = ALONE.lock();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let server = listener.accept().unwrap().0;
+    let (client, server) = connection();
     let source = RequestSource::io(&options()).unwrap();
     std::thread::scope(|scope| {
         scope.spawn(|| serve(server, 50));
@@ -132,9 +137,7 @@ fn requests_of_datagrams_are_timed() {
 #[test]
 fn an_answer_in_parts_is_one_request_until_its_last() {
     let _alone = ALONE.lock();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut server = listener.accept().unwrap().0;
+    let (mut client, mut server) = connection();
     let source = RequestSource::io(&options()).unwrap();
     let mut bytes = [0; 4];
     client.write_all(&bytes).unwrap();
@@ -153,9 +156,7 @@ fn an_answer_in_parts_is_one_request_until_its_last() {
 #[test]
 fn requests_that_share_a_connection_are_noticed() {
     let _alone = ALONE.lock();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut server = listener.accept().unwrap().0;
+    let (mut client, mut server) = connection();
     let mut source = RequestSource::io(&options()).unwrap();
     let mut share = |steps: &str| {
         let mut bytes = [0; 4];
@@ -181,9 +182,7 @@ fn requests_that_share_a_connection_are_noticed() {
 #[test]
 fn requests_across_the_border_of_a_window_are_left_out() {
     let _alone = ALONE.lock();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let mut server = listener.accept().unwrap().0;
+    let (mut client, mut server) = connection();
     let mut source = RequestSource::io(&options()).unwrap();
     let mut bytes = [0; 4];
     // One begins in a window, the next ends in one.

@@ -472,9 +472,7 @@ pub fn per_request(
         let absent = requests - histogram.count().min(requests);
         histogram.record_many(0, absent);
     }
-    // Weights are whole numbers, so that their sum may be another.
-    let counted = weights.total().filter(|_| requests > 0);
-    Ok((ranked(merged, options, trace.resolution()), counted.unwrap_or(requests)))
+    Ok((ranked(merged, options, trace.resolution()), weights.counted(requests)))
 }
 
 #[cfg(test)]

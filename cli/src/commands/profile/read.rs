@@ -15,7 +15,7 @@ use leeward_profile::analysis::suggest::candidates;
 use leeward_profile::format::meta::{Engine, OmittedFunction};
 use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::span::format_nanos;
-use leeward_profile::symbols::{Options, Symbols};
+use leeward_profile::symbols::{Options, Symbols, naming_hint};
 use leeward_profile::trace::{Damage, Progress, ProgressCallback, Trace, TraceError};
 
 use super::args::RequestArgs;
@@ -332,7 +332,7 @@ pub(super) fn warn_of_missing(trace: &Trace, missing: &RecordingGaps) {
     for note in trace.notes().iter().filter(|note| note.level > 0 && !is_reported(note.topic)) {
         let _ = writeln!(err, "note from the recording: {}", sanitize(&note.text));
     }
-    if let Some(hint) = Symbols::new(trace, Options::default()).naming_hint() {
+    if let Some(hint) = naming_hint(trace) {
         let _ = writeln!(err, "note: {hint}");
     }
     if let Some(end) = trace.end().filter(|end| end.is_early()) {

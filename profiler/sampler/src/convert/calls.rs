@@ -225,7 +225,9 @@ impl ThreadCalls {
         if let Some((first, last)) = self.boundaries {
             let (first, last) = (first.min(time), last.min(time));
             (until, from) = if is_gap { (until.min(first), from.max(last)) } else { (first, last) };
-            from = if switches { time } else { from };
+            if switches {
+                from = time;
+            }
         }
         let continues = !is_gap && self.boundaries.is_none();
         let shared = if continues { self.shared(stack) } else { 0 };

@@ -106,13 +106,12 @@ impl std::fmt::Debug for ProcessModules {
 
 impl ProcessModules {
     /// Adds a mapping; it replaces those that it overlaps.
-    pub fn add(&mut self, files: &mut ModuleFiles, pid: u32, mapped: &Mapping) {
-        let mapping = mapped;
+    pub fn add(&mut self, files: &mut ModuleFiles, pid: u32, mapping: &Mapping) {
         self.remove(mapping.start, mapping.length);
-        if self.placed.len() >= MAX_MODULES || mapped.path.starts_with("//anon") {
+        if self.placed.len() >= MAX_MODULES || mapping.path.starts_with("//anon") {
             return;
         }
-        let Some(sections) = files.sections(pid, mapped) else { return };
+        let Some(sections) = files.sections(pid, mapping) else { return };
         self.place(mapping, sections);
     }
 

@@ -102,8 +102,7 @@ pub fn slowest(
             incomplete: breakdown.incomplete,
         });
     }
-    let counted = weights.total().filter(|_| latencies.count() > 0);
-    let requests = counted.unwrap_or(latencies.count());
+    let requests = weights.counted(latencies.count());
     latencies.record_many(0, weights.unknown());
     Ok(RequestSummary { requests, weighted: weights.are_uneven(), latencies, slowest, unfinished })
 }

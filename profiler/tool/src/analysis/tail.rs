@@ -67,9 +67,7 @@ pub fn tail(
 ) -> Result<Tail, TraceError> {
     let mut all = compare(trace, symbols, selection, share, |_| 0, watch)?;
     let mut tail = all.remove(&0).unwrap_or_default();
-    // Weights are whole numbers, so that their sum may be another.
-    let counted = RequestWeights::new(trace, selection).total().filter(|_| tail.requests > 0);
-    tail.requests = counted.unwrap_or(tail.requests);
+    tail.requests = RequestWeights::new(trace, selection).counted(tail.requests);
     Ok(tail)
 }
 

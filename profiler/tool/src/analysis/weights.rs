@@ -67,10 +67,10 @@ impl RequestWeights {
         self.period_of_sampled(request).is_none()
     }
 
-    /// Returns how many requests ended, also those that are not in the trace; `None` if the trace
-    /// does not tell.
-    pub(crate) fn total(&self) -> Option<u64> {
-        self.total.map(|(seen, _)| seen)
+    /// Returns how many requests ended, also those that are not in the trace, if the trace tells;
+    /// else `sum`, that of the weights, which are whole numbers. 0 if the sum is.
+    pub(crate) fn counted(&self, sum: u64) -> u64 {
+        self.total.filter(|_| sum > 0).map_or(sum, |(seen, _)| seen)
     }
 
     /// Returns how many requests took less than a threshold, and none was recorded that stands for

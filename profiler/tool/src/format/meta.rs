@@ -175,7 +175,7 @@ pub struct Module {
     pub ranges: Vec<(u64, u64)>,
     /// The build-id; empty if unknown.
     pub build_id: Vec<u8>,
-    /// Path of the file.
+    /// Path of the file; a name in brackets if there is none that could be read.
     pub path: String,
 }
 

@@ -150,6 +150,14 @@ struct Files {
     missing: Option<String>,
 }
 
+/// Returns how the functions of a sampled program get names, if it has an interpreter or compiler
+/// of its own that has named none.
+pub fn naming_hint(trace: &Trace) -> Option<&'static str> {
+    let mut files = trace.modules().iter().filter_map(|module| module.path.rsplit('/').next());
+    let hint = files.find_map(perf_map::naming_hint).filter(|_| trace.header().engine == Engine::Samples);
+    hint.filter(|_| PerfMap::of_trace(trace.path(), trace.header().pid).is_empty())
+}
+
 impl Symbols {
     /// Creates the symbols of a trace.
     pub fn new(trace: &Trace, options: Options) -> Symbols {
@@ -264,13 +272,6 @@ impl Symbols {
             && self.module(function, time).is_none()
             && self.perf_map.find(function).is_none();
         if is_unnamed { UNNAMED } else { function }
-    }
-
-    /// Returns how the program's functions get names, if it has an interpreter or compiler of its
-    /// own that has named none.
-    pub fn naming_hint(&self) -> Option<&'static str> {
-        let files = self.modules.iter().filter_map(|loaded| loaded.module.path.rsplit('/').next());
-        if self.is_sampled && self.perf_map.is_empty() { files.filter_map(perf_map::naming_hint).next() } else { None }
     }
 
     fn module(&self, address: u64, time: u64) -> Option<usize> {

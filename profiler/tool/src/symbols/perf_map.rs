@@ -133,18 +133,18 @@ fn frame(name: &str) -> Frame {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    fn shown(name: &str) -> String {
+        let Frame { function, file, line } = frame(name);
+        format!("{function}|{}|{}", file.unwrap_or_default(), line.map_or(String::new(), |line| line.to_string()))
+    }
 
     #[test]
     fn programs_with_names_of_their_own_are_recognised() {
         let files = ["libjvm.so", "node", "libnode.so.115", "python3.12", "libpython3.11.so.1.0"];
         assert!(files.iter().all(|file| naming_hint(file).is_some()));
         assert!(["nginx", "nodes", "libjvmx.so", "python3-config"].iter().all(|file| naming_hint(file).is_none()));
-    }
-    use proptest::prelude::*;
-
-    fn shown(name: &str) -> String {
-        let Frame { function, file, line } = frame(name);
-        format!("{function}|{}|{}", file.unwrap_or_default(), line.map_or(String::new(), |line| line.to_string()))
     }
 
     #[test]

@@ -123,7 +123,8 @@ impl Table {
     pub(super) fn name(&self, address: u64) -> Option<&str> {
         let above = self.symbols.partition_point(|(start, ..)| *start <= address);
         let (start, size, begin, length) = *self.symbols.get(above.checked_sub(1)?)?;
-        if if size > 0 { address - start >= size } else { address >= self.code_end } {
+        let until = if size > 0 { start.saturating_add(size) } else { self.code_end };
+        if address >= until {
             return None;
         }
         let end = begin.checked_add(length)?;

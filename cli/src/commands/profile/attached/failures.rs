@@ -67,9 +67,8 @@ pub(super) fn parse_overhead(text: Option<&str>) -> Result<Option<f64>, Failure>
 pub(super) fn parse_keep(text: Option<&str>, memory: &str) -> Result<Option<KeepSlow>, Failure> {
     let Some(text) = text else { return Ok(None) };
     let memory = usize::try_from(parse_size("--keep-memory", memory)?).unwrap_or(usize::MAX);
-    let refused = || {
-        Failure::Input(anyhow!("--keep {}: accepted are slow, slow=0.1% (up to 100%) and slow=50ms", sanitize(text)))
-    };
+    let refused =
+        || Failure::Input(anyhow!("--keep {}: accepted: slow, slow=0.1% (up to 100%), slow=50ms", sanitize(text)));
     let slow = match text.strip_prefix("slow").ok_or_else(refused)? {
         "" => SlowRequests::Percent(1.0),
         what => {
