@@ -1,8 +1,8 @@
-//! Progress of a run on stderr, if stderr is a terminal.
+//! Progress of long work on stderr: a live line in a terminal, and a line a minute in a log.
 
-use std::fmt::Write;
-use std::io::IsTerminal;
-use std::time::Duration;
+use std::io::{IsTerminal, Write as _};
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use leeward_lab::run::Progress;
@@ -10,49 +10,89 @@ use leeward_lab::run::Progress;
 use crate::hangup;
 use crate::interrupt::Interrupt;
 
+/// Time after which a log gets its first line: shorter work needs none.
+const FIRST_LINE: Duration = Duration::from_secs(30);
+/// Time between two lines of a log.
+const BETWEEN_LINES: Duration = Duration::from_secs(60);
+
+/// Progress where stderr is no terminal.
+struct Log {
+    title: String,
+    begun: Instant,
+    next_line: Mutex<Instant>,
+}
+
+impl Log {
+    fn new(title: &str) -> Log {
+        let begun = Instant::now();
+        Log { title: title.into(), begun, next_line: Mutex::new(begun + FIRST_LINE) }
+    }
+
+    /// The line that is due at `now`, if one is.
+    fn line(&self, step: &str, now: Instant) -> Option<String> {
+        let mut next = self.next_line.lock().ok().filter(|next| now >= **next)?;
+        *next = now + BETWEEN_LINES;
+        Some(format!("{}: {step}, {}", self.title, HumanDuration(now - self.begun)))
+    }
+
+    fn show(&self, step: &str) {
+        if let Some(line) = self.line(step, Instant::now()) {
+            let _ = writeln!(std::io::stderr(), "{line}"); // best effort
+        }
+    }
+}
+
 /// A progress bar that is cleared when dropped.
-pub(crate) struct Bar(ProgressBar);
+pub(crate) struct Bar {
+    bar: ProgressBar,
+    log: Option<Log>,
+}
 
 impl Bar {
-    /// Shows `title` if stderr is a terminal; a closed terminal requests a stop through
-    /// `interrupt`.
+    /// Shows `title`; a closed terminal requests a stop through `interrupt`.
     pub(crate) fn new(title: &str, interrupt: &Interrupt) -> Bar {
         if !std::io::stderr().is_terminal() {
-            return Bar(ProgressBar::hidden());
+            return Bar { bar: ProgressBar::hidden(), log: Some(Log::new(title)) };
         }
         hangup::stop_on_hangup(interrupt);
         let bar = ProgressBar::new(0).with_message(title.to_string());
         if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {pos}/{len} runs, {elapsed}{left}") {
             bar.set_style(style.with_key("left", time_left));
         }
-        Bar(bar)
+        Bar { bar, log: None }
     }
 
     /// Shows the progress.
     pub(crate) fn show(&self, progress: Progress) {
-        self.0.set_length(progress.total as u64);
-        self.0.set_position(progress.done as u64);
+        if let Some(log) = &self.log {
+            return log.show(&format!("{} of {} runs", progress.done, progress.total));
+        }
+        self.bar.set_length(progress.total as u64);
+        self.bar.set_position(progress.done as u64);
         // Enable ticks only now: a bar without a length looks full.
-        self.0.enable_steady_tick(Duration::from_millis(250));
-        self.0.tick();
+        self.bar.enable_steady_tick(Duration::from_millis(250));
+        self.bar.tick();
     }
 }
 
 /// Progress without a known number of steps: shows the current step as text.
-pub(crate) struct Spinner(ProgressBar);
+pub(crate) struct Spinner {
+    bar: ProgressBar,
+    log: Option<Log>,
+}
 
 impl Spinner {
-    /// Shows `title` if stderr is a terminal.
+    /// Shows `title`.
     pub(crate) fn new(title: &str) -> Spinner {
         if !std::io::stderr().is_terminal() {
-            return Spinner(ProgressBar::hidden());
+            return Spinner { bar: ProgressBar::hidden(), log: Some(Log::new(title)) };
         }
         let spinner = ProgressBar::new_spinner().with_prefix(title.to_string());
         if let Ok(style) = ProgressStyle::with_template("{prefix}: {msg} {elapsed}") {
             spinner.set_style(style);
         }
         spinner.enable_steady_tick(Duration::from_millis(250));
-        Spinner(spinner)
+        Spinner { bar: spinner, log: None }
     }
 
     /// Like [`Spinner::new`]; a closed terminal requests a stop through `interrupt`.
@@ -63,18 +103,21 @@ impl Spinner {
 
     /// Shows the current step.
     pub(crate) fn show(&self, step: &str) {
-        self.0.set_message(step.to_string());
+        if let Some(log) = &self.log {
+            return log.show(step);
+        }
+        self.bar.set_message(step.to_string());
     }
 }
 
 impl Drop for Spinner {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 
 /// Time left, once the first finished run shows the speed.
-fn time_left(state: &ProgressState, out: &mut dyn Write) {
+fn time_left(state: &ProgressState, out: &mut dyn std::fmt::Write) {
     if state.pos() > 0 {
         let _ = write!(out, ", {} left", HumanDuration(state.eta()));
     }
@@ -82,6 +125,22 @@ fn time_left(state: &ProgressState, out: &mut dyn Write) {
 
 impl Drop for Bar {
     fn drop(&mut self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_gets_a_line_a_minute_and_none_of_short_work() {
+        let log = Log::new("league");
+        let line = |seconds: u64| log.line("3 of 9 runs", log.begun + Duration::from_secs(seconds));
+        assert_eq!(line(29), None);
+        assert_eq!(line(31).as_deref(), Some("league: 3 of 9 runs, 31 seconds"));
+        assert_eq!(line(90), None);
+        assert_eq!(line(200).as_deref(), Some("league: 3 of 9 runs, 3 minutes"));
+        assert_eq!(line(201), None);
     }
 }

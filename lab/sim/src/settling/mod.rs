@@ -53,6 +53,9 @@ const BINDING: f64 = 0.001;
 const GOODPUT_TOLERANCE: f64 = 0.005;
 /// Change of a collapsed goodput that counts as none, as a share of the offered rate.
 const COLLAPSED_TOLERANCE: f64 = 0.01;
+/// Tolerances by which goodput's halves may differ in a run with fixed times, wander or not: such a
+/// run is too short to say what its goodput is.
+const WANDER_TOLERANCES: f64 = 10.0;
 /// The same of the controller's state, as a share of its level. Goodput tells whether the state
 /// matters; the state only tells whether a ramp is in progress.
 const STATE_TOLERANCE: f64 = 0.2;
@@ -273,15 +276,21 @@ impl Settling {
 
     /// The outcome, at the end of the run.
     pub(crate) fn outcome(&self) -> SettlingOutcome {
-        let Observation::FixedTimes { measured_from, .. } = self.rule.observation else { return self.outcome };
+        let Observation::FixedTimes { measured_from, until } = self.rule.observation else { return self.outcome };
         let first = (measured_from.0.div_ceil(self.rule.window.0.max(1)) as usize).min(self.samples.len());
         let second_half = &self.samples[self.samples.len() / 2..];
         SettlingOutcome {
-            // There is no more time to wait for, as at the bound of a warm-up.
-            settled: !drifts(second_half, batches::halves_differ_beyond_wander),
+            // There is no more time to wait for, as at the bound of a warm-up. But the user chose
+            // these times, and can choose longer ones.
+            settled: !drifts(second_half, batches::halves_differ_beyond_wander) && !swings(second_half),
             throughput_settled: throughput_is_steady(second_half),
             from: measured_from,
-            half_width: relative_half_width(&self.samples[first..]),
+            // The part before a shift does not tell how well the whole is known.
+            half_width: if until < self.rule.measure_within {
+                None
+            } else {
+                relative_half_width(&self.samples[first..])
+            },
         }
     }
 }
@@ -293,6 +302,12 @@ fn growth(count: usize) -> usize {
 /// True if the mean of a series differs between the halves of `samples`.
 fn drifts(samples: &[WindowSample], test: DriftTest) -> bool {
     series(samples).iter().any(|series| series.drifts_from(0, test))
+}
+
+/// True if goodput differs so much between the halves of `samples` that its mean says little.
+fn swings(samples: &[WindowSample]) -> bool {
+    let far = |values: &[f64], tolerance| batches::halves_differ(values, WANDER_TOLERANCES * tolerance);
+    series(samples).iter().any(|series| !series.is_state && series.drifts_from(0, far))
 }
 
 /// True if the mean of the throughput is the same in both halves of `samples`. It is judged once,
@@ -473,5 +488,7 @@ mod tests {
         assert!(judge(4, |_| 1_000.0).settled);
         assert!(judge(4, |at| if at < 1.5 { 100.0 } else { 1_000.0 }).settled);
         assert!(!judge(4, |at| at * 100.0).settled);
+        assert!(!judge(4, |at| if at < 3.2 { 300.0 } else { 1_000.0 }).settled, "no wander tells so little");
+        assert!(judge(4, |at| 1_000.0 + 100.0 * (at * 30.0).sin()).settled, "a wander that the run is long enough for");
     }
 }

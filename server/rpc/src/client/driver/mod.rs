@@ -267,6 +267,8 @@ impl Driver {
         self.shared.inbox.close(InboxMode::Aborting);
         self.up.clear();
         self.fallbacks.clear();
+        // Before the farewells: a server that has seen one is not counted as connected.
+        self.shared.counters.connected.store(0, Ordering::Relaxed);
         let (_, now) = self.take_commands();
         while let Some(number) = self.calls.any() {
             let effect = self.withdraw(number, now);
