@@ -161,7 +161,7 @@ pub enum Observation {
     FixedTimes {
         /// Start of the measurement.
         measured_from: Nanos,
-        /// End of the observation: the end of the run, or the first shift of the demand or the server.
+        /// End of the observation: the end of the run, or the first shift of demand or server.
         until: Nanos,
     },
 }
