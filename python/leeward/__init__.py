@@ -9,6 +9,7 @@ Units are in names: `_us` are microseconds, `_rps` requests per second, `_ratio`
 or multiples of one. The guide is `docs/python.md`.
 """
 
+from . import plot as plot
 from ._leeward import Arrival, Environment, Pool, Signals, Table, __version__
 from .cluster import Load, load
 from .controller import Controller
@@ -63,6 +64,7 @@ __all__ = [
     "controllers",
     "fields",
     "load",
+    "plot",
     "read",
     "scenario",
     "scenarios",

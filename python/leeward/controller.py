@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from ._leeward import Environment
 
@@ -16,7 +16,7 @@ class Controller:
       of the settings that change, or None:
       - `admit`: the share of requests to admit, 0 to 1;
       - `delay`: the queueing delay from which requests are rejected, `"80us"` or a number of µs;
-      - `limit`: requests in the server at once;
+      - `limit`: requests in the server at once, from when a core has read them;
       - `priority`: the least important priority that is admitted, 1 to 128.
       At first every request is admitted. None for `delay` or `limit` removes it.
     - `request(arrival)` decides on each request that these settings admit: True admits it. Such a
@@ -28,7 +28,8 @@ class Controller:
     True or False, or durations such as `"80us"`. They become attributes; a duration becomes a
     number of µs. The key `controller.LABEL.params.NAME` of a scenario sets a parameter.
 
-    The simulator makes one object for every server of every run. Draw random numbers from
+    The simulator makes one object for every server of every run, and others to check the scenario: `begin`
+    is no place for side effects. Draw random numbers from
     `arrival.random` alone: then a seed gives the same results again.
 
     An exception of a method ends the run, and its caller gets it. A returned value that is not
@@ -37,6 +38,11 @@ class Controller:
 
     params: ClassVar[dict[str, float | int | bool | str]] = {}
     period: str = "1ms"
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """A declared parameter."""
 
     def __init__(self, environment: Environment, **params: Any) -> None:
         self.environment = environment

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ PLAN = "_sweep.json"
 def _plan_at(path: Path) -> dict[str, Any]:
     """Reads the plan of a data set; raises `SweepError` if the file has none."""
     try:
-        found = json.loads(path.read_text())
+        found = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise SweepError(f"{path}: no plan of a sweep: {error}") from error
     if not isinstance(found, dict) or not isinstance(found.get("parts"), list) or not all(isinstance(part, str) for part in found["parts"]):
@@ -41,7 +42,10 @@ class Dataset:
 
         Raises `SweepError` if the folder has another sweep's data set, or other files.
         """
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise SweepError(f"out: {folder}: {error.strerror}; accepted: a folder") from error
         path = folder / PLAN
         whole = plan | {"parts": parts}
         if path.is_file():
@@ -53,7 +57,7 @@ class Dataset:
             raise SweepError(f"{folder}: not empty, and no data set of a sweep; accepted: an empty folder")
         else:
             partial = folder / f"{PLAN}.partial"
-            partial.write_text(json.dumps(whole, indent=1) + "\n")
+            partial.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
             partial.replace(path)
         for left in folder.glob("*/*.partial-*"):
             left.unlink(missing_ok=True)  # left by a sweep that was killed
@@ -74,6 +78,11 @@ class Dataset:
         return all(self.has(part) for part in self.parts)
 
     @property
+    def progress(self) -> str:
+        """How many parts are written, such as `12 of 18 parts`."""
+        return f"{len(self.files)} of {len(self.parts)} parts"
+
+    @property
     def files(self) -> list[str]:
         """Paths of the files that are written, in the order of the grid."""
         return [os.fspath(self.folder / part) for part in self.parts if self.has(part)]
@@ -85,5 +94,7 @@ class Dataset:
         table.write_parquet(str(path))
 
     def table(self) -> _leeward.Table:
-        """Reads all rows into memory, in the order of the grid."""
+        """Reads all rows into memory, in the order of the grid. Warns if some are not written yet."""
+        if not self.complete:
+            warnings.warn(f"{self.folder}: an unfinished sweep: {self.progress}; the same call of sweep() continues it", stacklevel=4)
         return _leeward.Table.read_parquet(self.files).dense()

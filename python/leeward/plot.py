@@ -7,13 +7,13 @@ figure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from . import _leeward
 from .errors import ResultsError
 from .extras import need
-from .values import text
+from .values import shown, text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,8 +36,14 @@ SHORT = {
     "rtt": "rtt_us",
     "slo": "slo_us",
 }
+LATENCIES = ("mean_us", "p50_us", "p90_us", "p99_us", "p999_us")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 HEADINGS = {name: (heading, unit) for name, heading, unit in _leeward.fields()}
+
+
+# Columns that say which run, or which part of it, a row is of.
+RUNS = ("controller", "label", "service", "clients", "p", "r", "rtt_us", "slo_us", "allocator", "balancing", "arrivals", "threading", "fanout", "model", "demand_rps", "demand_ratio")
+PARTS = ("lock", "replica", "name", "kind", "tenant", "class")
 
 
 def heading(field: str) -> str:
@@ -59,6 +65,7 @@ def plot(
     by: str = "label",
     *,
     only: str | None = None,
+    where: Mapping[str, Any] | None = None,
     ax: Axes | None = None,
     logy: bool | None = None,
 ) -> Figure:
@@ -73,14 +80,18 @@ def plot(
     - `by`: `controller`, `clients`, or any field.
     - `only`: the label of the variant to draw, needed if there are several and `by` does not
       separate them.
+    - `where`: fields and the values that rows must have, such as `{"clients": 1000}`.
     - `logy`: True for a logarithmic y axis; by default for `tail`, `p99` and `p999`.
+
+    Raises `ResultsError` if a line would mix runs that differ in more than their seed.
     """
     field, by = _field("y", y), _field("by", by)
     x = _field("x", x) if x else None
     table = _table_with(what, [field] + ([x] if x else []) + [by])
     if x is None:
         x = "start_s" if "start_s" in table.names else "demand_ratio"
-    rows = _rows_of(table, only, by)
+    rows = _rows_of(table, only, by, where)
+    _refuse_mixture(table, rows, (by, x), by)
     series = _grouped(table, rows, x, field, by)
     figure, axes = _axes(ax)
     styles, spare = looks(_variants(table))
@@ -133,7 +144,7 @@ def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None
     table = _table_with(what, [field, by])
     styles, spare = looks(_variants(table))
     grouped: dict[Any, list[float]] = {}
-    for name, value in zip(table.column(by), table.column(field)):
+    for name, value in zip(table.column(by), measured(table, field)):
         if value is not None:
             grouped.setdefault(name, []).append(value)
     for index, (name, values) in enumerate(grouped.items()):
@@ -144,20 +155,21 @@ def cdf(what: Any, which: str = "latency", *, by: str = "label", ax: Axes | None
     return figure
 
 
-def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *, only: str | None = None, ax: Axes | None = None) -> Figure:
+def heat(what: Any, z: str = "goodput", x: str = "demand", y: str = "clients", *, only: str | None = None, where: Mapping[str, Any] | None = None, ax: Axes | None = None) -> Figure:
     """Draws a heat map of a sweep: the mean of `z` over the seeds, for each `x` and `y`.
 
-    `only`: the label of the variant to draw, needed if there are several.
+    `only`: the label of the variant to draw, needed if there are several. `where`: as in `plot`.
     """
     names = [_field("x", x), _field("y", y), _field("z", z)]
     table = _table_with(what, names)
-    kept = _rows_of(table, only, "")
+    kept = _rows_of(table, only, "", where)
     cells: dict[tuple[Any, Any], list[float]] = {}
-    for keep, across, up, value in zip(kept, *(table.column(name) for name in names)):
+    for keep, across, up, value in zip(kept, table.column(names[0]), table.column(names[1]), measured(table, names[2])):
         if keep and value is not None:
             cells.setdefault((across, up), []).append(value)
     if not cells:
         raise ResultsError(f"no row has a value of {names[2]}")
+    _refuse_mixture(table, kept, names[:2], "")
     columns = sorted({key[0] for key in cells})
     rows = sorted({key[1] for key in cells})
     mean = [[_mean(cells.get((column, row))) for column in columns] for row in rows]
@@ -203,8 +215,8 @@ def _variants(table: _leeward.Table) -> list[tuple[str, str]]:
     return list(dict.fromkeys(zip(table.column("label"), table.column("controller"))))
 
 
-def _rows_of(table: _leeward.Table, only: str | None, by: str) -> list[bool]:
-    """True for each row to draw: the rows of `only`, or all rows.
+def _rows_of(table: _leeward.Table, only: str | None, by: str, where: Mapping[str, Any] | None) -> list[bool]:
+    """True for each row to draw: the rows of `only`, or all rows; of these, those with the values of `where`.
 
     Raises `ResultsError` if there are several variants, and neither `only` nor `by` separates them:
     a mean over several variants has no meaning.
@@ -215,13 +227,52 @@ def _rows_of(table: _leeward.Table, only: str | None, by: str) -> list[bool]:
         raise ResultsError(f"no rows of the variant `{only}`; accepted: {', '.join(known)}")
     if only is None and by not in ("label", "controller") and len(known) > 1:
         raise ResultsError(f"several variants; accepted: only={', '.join(known)}")
-    return [only is None or label == only for label in labels]
+    rows = [only is None or label == only for label in labels]
+    for name, value in (where or {}).items():
+        values = table.column(_field("where", name))
+        if value not in values:
+            raise ResultsError(f"where: no row has {name}={shown(value)}; accepted: {', '.join(sorted({_short(one) for one in values}))}")
+        rows = [keep and one == value for keep, one in zip(rows, values)]
+    return rows
+
+
+def axes_of(table: _leeward.Table) -> list[str]:
+    """Columns that say which run or part of it a row is of: workload, swept keys, a lock's name."""
+    return [name for name in table.names if name in RUNS + PARTS or name not in HEADINGS]
+
+
+def _refuse_mixture(table: _leeward.Table, rows: list[bool], apart: Sequence[str], by: str) -> None:
+    """Raises `ResultsError` if rows that are equal in `apart` and the seed differ in another axis.
+
+    A mean over several numbers of clients has no meaning.
+    """
+    if "seed" not in table.names:
+        return
+    others = [name for name in axes_of(table) if name not in apart]
+    first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+    same = zip(*(table.column(name) for name in [*apart, "seed"]))
+    for keep, key, rest in zip(rows, same, zip(*(table.column(name) for name in others))):
+        if not keep or (found := first.setdefault(key, rest)) == rest:
+            continue
+        different = [name for name, one, other in zip(others, found, rest) if one != other]
+        how = f"by={different[0]}, or " if by and len(different) == 1 else ""
+        raise ResultsError(f"several values of {' and '.join(different)} in one line or cell; accepted: {how}where={{{different[0]!r}: …}}")
+
+
+def measured(table: _leeward.Table, field: str) -> list[Any]:
+    """A column, with None for the latency of a run without responses: it has none, not 0."""
+    values = table.column(field)
+    if any(isinstance(value, str) for value in values):
+        raise ResultsError(f"{field} has no numbers; accepted: a field such as goodput")
+    if field not in LATENCIES or "throughput_rps" not in table.names:
+        return values
+    return [value if answered else None for value, answered in zip(values, table.column("throughput_rps"))]
 
 
 def _grouped(table: _leeward.Table, rows: list[bool], x: str, y: str, by: str) -> dict[Any, dict[Any, list[float]]]:
     """Values of y by series and x: series in the order of their first rows, x ascending."""
     grouped: dict[Any, dict[Any, list[float]]] = {}
-    for keep, name, at, value in zip(rows, table.column(by), table.column(x), table.column(y)):
+    for keep, name, at, value in zip(rows, table.column(by), table.column(x), measured(table, y)):
         if keep and at is not None and value is not None:
             grouped.setdefault(name, {}).setdefault(at, []).append(value)
     return {name: dict(sorted(points.items())) for name, points in grouped.items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from . import _leeward
 from .errors import ResultsError
 from .frames import frame
 from .inline import framed
-from .results import Results
+from .results import Results, write_page
 from .values import path_of, refused, text, whole
 
 
@@ -45,7 +46,7 @@ class Timeline:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the timeline as one self-contained HTML page."""
-        Path(path).write_text(self.page, encoding="utf-8")
+        write_page(path, self.page)
 
     def __repr__(self) -> str:
         return self.text
@@ -64,8 +65,9 @@ class Trace:
         """Requests in the order of their ends, as a frame of `polars`, `pandas` or `arrow`.
 
         Columns: `id`; `start_us` and `end_us` from the start of the trace; `latency_us`;
-        `worked_us`, the work of threads on the request; `queued_us`, its time in queues; `threads`.
-        Times are in µs.
+        `worked_us`, in which threads had the request, also while they waited; `queued_us`, its time
+        in queues; `threads`; `weight`, the requests that it stands for, where only some of the fast
+        ones were recorded. Times are in µs.
 
         `request_fn`: the function whose calls are requests, if the program marks none. Raises
         `ResultsError` if the trace has no such requests.
@@ -89,8 +91,10 @@ class Trace:
         it.
         """
         for name, at in (("from_us", from_us), ("to_us", to_us)):
-            if at is not None and (isinstance(at, bool) or not isinstance(at, int | float)):
+            if at is not None and (isinstance(at, bool) or not isinstance(at, int | float) or math.isnan(at)):
                 raise refused(name, at, "a number of microseconds, or None", ResultsError)
+        if from_us is not None and to_us is not None and from_us > to_us:
+            raise refused("to_us", to_us, f"a time from {from_us} on", ResultsError)
         return frame(_leeward.trace_events(str(self.path), from_us, to_us), kind)
 
     def __repr__(self) -> str:
@@ -102,7 +106,7 @@ def _function(name: str | None) -> str | None:
     return None if name is None else text("request_fn", name, "the name of a function, or None", ResultsError)
 
 
-def read(path: str | os.PathLike[str]) -> Results | Recorded | Trace | Any:
+def read(path: str | os.PathLike[str]) -> Any:
     """Reads a file or folder that Leeward has written.
 
     - A results folder or its `result.json`: `Results`.

@@ -94,16 +94,19 @@ class Results:
     def series(self, field: str, kind: str = "polars") -> Any:
         """Time series of a field of the windows, such as `delay_us`, as a frame.
 
-        Columns: `label`, `seed`, `start_s` (start of the window, in s) and the field. Raises
-        `ResultsError` for an unknown field.
+        Columns: `label`, `seed`, `start_s` (start of the window, in s) and the field; and those in
+        which the runs differ, such as `demand_rps`. Raises `ResultsError` for an unknown field.
         """
+        from .plot import axes_of
+
         field = text("field", field, "the name of a column, such as delay_us", ResultsError)
         table = self.native.table("windows")
+        table.column(field)  # raises if there is none
         keep = {"label", "seed", "start_s", field}
+        keep.update(name for name in axes_of(table) if len(set(table.column(name))) > 1)
         for name in table.names:
             if name not in keep:
                 table = table.without(name)
-        table.column(field)  # raises if there is none
         return frame(table, kind)
 
     @property
@@ -137,8 +140,7 @@ class Results:
 
     def report(self, path: str | os.PathLike[str]) -> None:
         """Writes the report to the file `path`, as one self-contained HTML page."""
-        with path_of("path", path, ResultsError).open("w", encoding="utf-8") as file:
-            file.write(self.native.report())
+        write_page(path, self.native.report())
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes a results folder, as `leeward run --out` does; `leeward.read` reads it.
@@ -159,6 +161,15 @@ class Results:
 
     def _repr_html_(self) -> str:
         return framed(self.native.report(), self.scenario)
+
+
+def write_page(path: str | os.PathLike[str], page: str) -> None:
+    """Writes an HTML page; raises `ResultsError` if it can't."""
+    file = path_of("path", path, ResultsError)
+    try:
+        file.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ResultsError(f"{file}: {error.strerror}") from error
 
 
 def _again(json_bytes: bytes) -> Results:

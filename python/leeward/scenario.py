@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from html import escape
 from typing import Any
 
 from . import _leeward
@@ -41,7 +42,10 @@ class Scenario:
         return _leeward.Scenario(self.name, self.text, self.folder, list(self.overrides), self.is_quick, python)
 
     def _checked(self) -> Scenario:
-        self.native()
+        native = self.native()
+        for label in self.only or ():
+            if label not in native.labels and label not in native.bases:
+                raise ScenarioError(f"controller: `{label}`, which was selected, has another label now; accepted: {', '.join(native.labels)}", "", "controller")
         return self
 
     @property
@@ -58,7 +62,14 @@ class Scenario:
     def labels(self) -> list[str]:
         """Labels of the controller variants that run."""
         native = self.native()
-        return [label for label in native.labels if self.only is None or label in self.only]
+        chosen = [label for label, base in zip(native.labels, native.bases) if self.only is None or label in self.only or base in self.only]
+        return chosen if self.only is None else sorted(chosen, key=lambda label: self._place(label, native))
+
+    def _place(self, label: str, native: _leeward.Scenario) -> int:
+        """Place of a chosen label in the order of the choice."""
+        assert self.only is not None
+        base = native.bases[native.labels.index(label)]
+        return self.only.index(label if label in self.only else base)
 
     def quick(self) -> Scenario:
         """The scenario with fewer points, measured less precisely, as with `--quick`."""
@@ -70,6 +81,8 @@ class Scenario:
         Example: `set("workload.clients", 200)`. Durations need a unit: `"30us"`. A number for a
         demand is a multiple of the capacity.
         """
+        if isinstance(path, Mapping) and value is not None:
+            raise refused("set", value, "a dict alone, or a key and its value")
         changes = dict(path) if isinstance(path, Mapping) else {path: value}
         for key in changes:
             text("set", key, 'a key of the scenario such as "workload.clients", or a dict of such keys')
@@ -87,6 +100,7 @@ class Scenario:
         text = self.text
         known = set(self.native().labels)
         labels: list[str] = []
+        classes: list[tuple[str, type]] = []
         builtin = {name for name, _, _, _ in _leeward.controllers()}
         accepted = f"{', '.join(sorted(known | builtin))}, or a class of yours that is a leeward.Controller"
         if not wanted and not named:
@@ -100,14 +114,18 @@ class Scenario:
                     raise ScenarioError(f"controller: there is no `{one}`; accepted: {accepted}", "", "controller")
                 labels.append(one)
             elif isinstance(one, type):
-                named = {one.__name__: one, **named}
+                classes.append((one.__name__, one))
+                labels.append(one.__name__)
             else:
                 raise refused("controller", one, accepted)
-        for label, cls in named.items():
+        classes.extend(named.items())
+        labels.extend(named)
+        for label, cls in classes:
             if not (isinstance(cls, type) and issubclass(cls, Controller)):
                 raise refused(f"controller.{label}", cls, "a class that is a leeward.Controller")
+            if labels.count(label) > 1:
+                raise ScenarioError(f"controller: `{label}` is there twice; accepted: a name for each, as in controllers(first=A, second=B)", "", "controller")
             python = [entry for entry in python if entry[0] != label] + [(label, cls, ())]
-            labels.append(label)
         return replace(self, text=text, python=tuple(python), only=tuple(labels))._checked()
 
     def run(
@@ -121,7 +139,7 @@ class Scenario:
         """Runs all points of the scenario, and returns the results.
 
         - `seeds`: runs per point, 1 to 1,000; by default as in the scenario.
-        - `seed`: seed of the first run, 0 to 2**63 - 1,001; the others follow it.
+        - `seed`: seed of the first run, 0 to 2**53 - 1,001; the others follow it.
         - `threads`: 1 to 1,024; by default one per CPU, or 1 if a Python controller decides on
           every request.
         - `progress`: True shows a bar, False none; by default if the output is a terminal or a
@@ -143,9 +161,9 @@ class Scenario:
 
     def _repr_html_(self) -> str:
         native = self.native()
-        rows = "".join(f"<tr><td>{label}</td><td>{name}</td></tr>" for label, name in native.variants)
+        rows = "".join(f"<tr><td>{escape(label)}</td><td>{escape(name)}</td></tr>" for label, name in native.variants)
         head = "<tr><th>variant</th><th>controller</th></tr>"
-        return f"<p><b>{native.title}</b> ({native.id}; {native.source})</p><table>{head}{rows}</table>"
+        return f"<p><b>{escape(native.title)}</b> ({escape(native.id)}; {escape(native.source)})</p><table>{head}{rows}</table>"
 
 
 def scenario(which: str | os.PathLike[str]) -> Scenario:
@@ -157,10 +175,10 @@ def scenario(which: str | os.PathLike[str]) -> Scenario:
     path = path_of("scenario", which, ScenarioError)
     if isinstance(which, str) and which in _leeward.scenarios():
         return Scenario(f"{which}.toml", _leeward.scenarios(which)[0])
-    if isinstance(which, str) and path.suffix != ".toml" and not path.is_file():
-        _leeward.scenarios(which)  # raises, and lists the known ids
     try:
-        text = path.read_text()
+        if isinstance(which, str) and path.suffix != ".toml" and not path.is_file():
+            _leeward.scenarios(which)  # raises, and lists the known ids
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{path}: {error}", str(path), "") from error
     return Scenario(str(path), text, str(path.parent))._checked()

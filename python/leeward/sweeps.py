@@ -6,7 +6,9 @@ The cells of the grid have an order. The rows have the same order and bytes on e
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -71,7 +73,8 @@ class Sweep:
 
     def __repr__(self) -> str:
         where = f" in {self.dataset.folder}" if self.dataset else ""
-        return f"<sweep{where}>"
+        lacks = f", unfinished: {self.dataset.progress}" if self.dataset and not self.dataset.complete else ""
+        return f"<sweep{where}{lacks}>"
 
 
 @dataclass(frozen=True)
@@ -160,6 +163,34 @@ def sweep(
     return Sweep(_leeward.Table.concat(tables).dense())
 
 
+def digest_of(cls: type) -> str:
+    """Digest of a class's source, or of its code where there is no source, with its base classes."""
+    digest = hashlib.sha256(repr(getattr(cls, "params", {})).encode())
+    for one in cls.__mro__:
+        if one in (object, Controller):
+            continue
+        try:
+            digest.update(inspect.getsource(one).encode())
+        except (OSError, TypeError):
+            for name, member in sorted(vars(one).items()):
+                code = getattr(member, "__code__", None)
+                digest.update(f"{name} {code_of(code) if code else member}".encode() if code or isinstance(member, int | float | str | dict) else b"")
+    return digest.hexdigest()[:16]
+
+
+def code_of(code: Any) -> str:
+    """What a function does, without its place in a file."""
+    inner = [code_of(one) if hasattr(one, "co_code") else repr(one) for one in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {inner}"
+
+
+def files_of(texts: list[str], folder: Path) -> dict[str, str]:
+    """Digests of the files that scenario texts name, such as `file:times.txt`."""
+    names = sorted({name for text in texts for name in re.findall(r"file:([^\s\"',\]]+)", text)})
+    paths = {name: next((path for path in (folder / name, Path(name)) if path.is_file()), None) for name in names}
+    return {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in paths.items() if path}
+
+
 def opened(folder: Path) -> Sweep:
     """Opens the data set of an earlier sweep; raises `SweepError` if the folder has none."""
     return Sweep(None, Dataset.open(folder))
@@ -175,6 +206,8 @@ def _axes(scenario: Scenario, grid: Mapping[str, Sequence[Any]]) -> tuple[Scenar
         values = list(values)
         if not values:
             raise SweepError(f"{key}: no values; accepted: at least one")
+        if key in ("run.seeds", "id", "title"):
+            raise SweepError(f"{key}: no axis; accepted: seeds=… for the number of seeds, and keys that change a run")
         if key == "controller":
             scenario = scenario.controllers(*values)
             axes.append((key, [one if isinstance(one, str) else one.__name__ for one in values]))
@@ -241,12 +274,14 @@ def _batches(parts: list[_Part], total: int, workers: int) -> Iterator[Batch]:
 def _plan(spec: Spec) -> dict[str, Any]:
     """The facts that identify a sweep. A data set with other facts is another sweep's."""
     scenario = spec.scenario
-    python = [f"{label}={cls.__module__}.{cls.__qualname__}" for label, cls, _ in scenario.python]
+    python = [f"{label}={cls.__module__}.{cls.__qualname__} {digest_of(cls)}" for label, cls, _ in scenario.python]
+    texts = [scenario.text, *scenario.overrides, *(value for _, values in spec.axes for value in values)]
     return {
         "format": 1,
         "scenario": scenario.name,
         "text_sha256": hashlib.sha256(scenario.text.encode()).hexdigest(),
         "overrides": list(scenario.overrides),
+        "files": files_of(texts, Path(scenario.folder)),
         "quick": scenario.is_quick,
         "controllers": python,
         "axes": [[key, values] for key, values in spec.axes],

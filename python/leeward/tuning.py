@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from .errors import SweepError
 from .extras import need
+from .plot import measured
 from .scenario import SEEDS_MAX, Scenario
 from .values import refused, text, whole, written
 
 # Nanoseconds per unit. The search of a range of durations is logarithmic, in nanoseconds.
+# Step of a range of durations, in nanoseconds.
+STEP = 100
 UNITS = {"ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 
 
@@ -79,6 +83,8 @@ def tune(
     labels = scenario.labels
     if len(labels) != 1:
         raise SweepError(f"controller: {len(labels)} variants; accepted: one of {', '.join(labels)}")
+    if not space:
+        raise refused("space", space, "at least one name and its range", SweepError)
     keys = {name: name if "." in name else f"controller.{labels[0]}.params.{name}" for name in space}
     if study is None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -86,8 +92,12 @@ def tune(
         study = optuna.create_study(direction=direction, sampler=optuna.samplers.TPESampler(seed=seed))
 
     def worth(candidate: Scenario, first: int, count: int) -> float:
-        values = candidate.run(count, seed=first, progress=False).table().column(objective)
-        return float(sum(values) / len(values))
+        table = candidate.run(count, seed=first, progress=False).table()
+        values = measured(table, objective)
+        if any(isinstance(value, str | bool) for value in values):
+            raise SweepError(f"objective: {objective} has no numbers; accepted: a column such as goodput_rps")
+        # Without a response there is no latency: the worst that can be.
+        return math.inf if None in values else float(sum(values) / len(values))
 
     def trial(one: Any) -> float:
         chosen = {keys[name]: suggest(one, name, range_) for name, range_ in space.items()}
@@ -107,11 +117,15 @@ def _check(name: str, range_: Any) -> None:
     if not (isinstance(range_, tuple) and len(range_) == 2):
         return
     low, high = range_
+    accepted = "two numbers or two durations, the lower one first"
     if isinstance(low, str) and isinstance(high, str):
         low, high = nanos(name, low), nanos(name, high)
+        accepted = "two durations from 100ns, the lower one first"
+        if low < STEP:
+            raise refused(name, range_, accepted, SweepError)
     kinds = (int, float)
-    if not (isinstance(low, kinds) and isinstance(high, kinds)) or isinstance(low, bool) or isinstance(high, bool) or not low <= high:
-        raise refused(name, range_, "two numbers or two durations, the lower one first", SweepError)
+    if not (isinstance(low, kinds) and isinstance(high, kinds)) or isinstance(low, bool) or isinstance(high, bool) or not -math.inf < low <= high < math.inf:
+        raise refused(name, range_, accepted, SweepError)
 
 
 def suggest(trial: Any, name: str, range_: Sequence[Any]) -> Any:
@@ -129,7 +143,7 @@ def suggest(trial: Any, name: str, range_: Sequence[Any]) -> Any:
 def text_of(range_: Sequence[Any], value: Any) -> Any:
     """A duration as text, in steps of 100 ns; a value of another range unchanged."""
     if isinstance(range_, tuple) and isinstance(range_[0], str):
-        return f"{max(1, round(value / 100)) * 100}ns"
+        return f"{max(1, round(value / STEP)) * STEP}ns"
     return value
 
 

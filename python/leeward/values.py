@@ -13,11 +13,10 @@ from typing import Any
 
 from .errors import LeewardError, ScenarioError
 
-# Tables have signed whole numbers of 64 bits, as TOML does.
-SEED_MAX = 2**63 - 1
+# Beyond, JSON readers round, and the program repeats no such seed.
+SEED_MAX = 2**53 - 1
 # Maximum of entries of a list in a scenario.
 ENTRIES_MAX = 1_000
-DEMANDS = ("demand", "workload.demand")
 
 
 def whole(name: str, value: Any, low: int, high: int = SEED_MAX, wrong: type[LeewardError] = ScenarioError) -> int:
@@ -73,6 +72,11 @@ def _plain(value: Any) -> Any:
     return value.tolist() if hasattr(value, "tolist") and hasattr(value, "item") else value
 
 
+def is_demand(key: str) -> bool:
+    """True for keys such as `demand`, `workload.demand` and `workload.shift.0.demand`."""
+    return key.rpartition(".")[2] == "demand"
+
+
 def written(key: str, value: Any) -> str:
     """The value as `--set` writes it; raises `ScenarioError` for an impossible value.
 
@@ -85,12 +89,12 @@ def written(key: str, value: Any) -> str:
         raise ScenarioError(f"{key}: {value} is not a number; accepted: a finite number", f"--set {key}={value}", key)
     if isinstance(value, int | float):
         # Scenarios accept no exponent in a multiple.
-        return f"{Decimal(repr(value)):f}x" if key in DEMANDS else repr(value)
+        return f"{Decimal(repr(value)):f}x" if is_demand(key) else repr(value)
     if isinstance(value, str):
         return value
     if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray | memoryview):
         if len(value) > ENTRIES_MAX:
             raise ScenarioError(f"{key}: {len(value)} values; accepted: 1 to {ENTRIES_MAX}", "", key)
         inner = [written(key, one) for one in value]
-        return "[" + ", ".join(json.dumps(one) if isinstance(raw, str) or key in DEMANDS else one for raw, one in zip(value, inner)) + "]"
+        return "[" + ", ".join(json.dumps(one) if isinstance(raw, str) or is_demand(key) else one for raw, one in zip(value, inner)) + "]"
     raise ScenarioError(f"{key}: {shown(value)} is not a value; accepted: a number, a text, True, False, or a list of these", "", key)

@@ -52,5 +52,7 @@ fn _leeward(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trace::trace_events, module)?)?;
     module.add_function(wrap_pyfunction!(trace::trace_requests, module)?)?;
     module.add_function(wrap_pyfunction!(trace::trace_timeline, module)?)?;
+    let at_exit = wrap_pyfunction!(controller::ask::end_at_exit, module)?;
+    module.py().import("atexit")?.call_method1("register", (at_exit,))?;
     Ok(())
 }

@@ -1,14 +1,14 @@
 //! Waiting for work on other threads while Python stays responsive to Ctrl-C, stop requests and
 //! progress.
 
-use crate::controller::{Overdue, overdue};
+use crate::controller::{Overdue, interrupt, overdue};
 use crate::errors;
 use pyo3::prelude::*;
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::Duration;
 
 /// Interval between checks of Python's signals.
@@ -52,8 +52,8 @@ pub(crate) struct Raised(pub(crate) PyErr);
 
 /// Runs `work` on a thread of its own, without the interpreter.
 ///
-/// After Ctrl-C, or if `stop` is set, this sets `cancel` and returns at once: runs in progress
-/// check it before their next event.
+/// After Ctrl-C, or if `stop` is set, this sets `cancel`, ends the calls into controllers of `slots`
+/// and returns: runs in progress check `cancel` before their next event.
 pub(crate) fn run_in_thread<T: Send + 'static>(
     py: Python<'_>,
     cancel: &Arc<AtomicBool>,
@@ -68,10 +68,43 @@ pub(crate) fn run_in_thread<T: Send + 'static>(
         let _ = sender.send(catch_unwind(AssertUnwindSafe(work))); // the caller may have returned
     });
     spawned.map_err(|error| errors::plain(py, "RunError", &format!("a thread for the runs: {error}")))?;
+    let waited = wait_for(py, progress, notify, stop, slots, &receiver);
+    if waited.is_err() {
+        cancel.store(true, Ordering::Relaxed);
+        end_calls(py, slots, &receiver);
+    }
+    waited
+}
+
+/// Time for which the end of a run waits for a controller that ignores exceptions.
+const LAST_WAIT: Duration = Duration::from_secs(1);
+
+/// Waits until the run has ended, and interrupts its calls into controllers meanwhile: otherwise an
+/// endless one would go on, and the end of Python would abort the process.
+fn end_calls<T: Send>(py: Python<'_>, slots: &[u64], receiver: &Receiver<std::thread::Result<T>>) {
+    let looks = if slots.is_empty() { 0 } else { LAST_WAIT.as_millis() / POLL_INTERVAL.as_millis() };
+    for _ in 0..looks {
+        interrupt(py, slots);
+        let receiver = AssertOne(receiver);
+        if !matches!(py.detach(move || receiver.wait(POLL_INTERVAL)), Err(RecvTimeoutError::Timeout)) {
+            return;
+        }
+    }
+}
+
+/// Waits for the result of the runs' thread.
+fn wait_for<T: Send>(
+    py: Python<'_>,
+    progress: &Arc<Progress>,
+    notify: Option<&Py<PyAny>>,
+    stop: Option<&Stop>,
+    slots: &[u64],
+    receiver: &Receiver<std::thread::Result<T>>,
+) -> PyResult<T> {
     let mut last = None;
     for poll in 0u32.. {
         // An `mpsc` receiver is not `Sync`; only this closure uses it.
-        let receiver = AssertOne(&receiver);
+        let receiver = AssertOne(receiver);
         match py.detach(move || receiver.wait(POLL_INTERVAL)) {
             Ok(Ok(value)) => {
                 report_progress(py, progress, notify, &mut last)?;
@@ -83,9 +116,8 @@ pub(crate) fn run_in_thread<T: Send + 'static>(
                 return Err(errors::plain(py, "RunError", "the runs' thread is gone"));
             }
         }
-        py.check_signals().inspect_err(|_| cancel.store(true, Ordering::Relaxed))?;
+        py.check_signals()?;
         if stop.is_some_and(|stop| stop.flag.load(Ordering::Relaxed)) {
-            cancel.store(true, Ordering::Relaxed);
             // At its end, Python waits for its own threads: a thread that waited for the run would
             // keep Python alive for minutes.
             return Err(errors::plain(py, "RunError", "the run was to stop"));
@@ -93,12 +125,11 @@ pub(crate) fn run_in_thread<T: Send + 'static>(
         if poll % POLLS_PER_REPORT == POLLS_PER_REPORT - 1 && !slots.is_empty() {
             let endless = py.import("leeward.errors")?.getattr("ControllerEndless")?;
             if overdue(py, slots, CALL_LIMIT, &endless) == Overdue::Unresponsive {
-                cancel.store(true, Ordering::Relaxed);
                 return Err(errors::plain(py, "ControllerEndless", "a controller's method does not return"));
             }
         }
         if poll % POLLS_PER_REPORT == 0 {
-            report_progress(py, progress, notify, &mut last).inspect_err(|_| cancel.store(true, Ordering::Relaxed))?;
+            report_progress(py, progress, notify, &mut last)?;
         }
     }
     unreachable!("the loop above has no end of its own")
@@ -137,7 +168,7 @@ pub(crate) fn catch_panics<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + S
 }
 
 /// A reference that only the waiting thread uses.
-struct AssertOne<'a, T>(&'a std::sync::mpsc::Receiver<T>);
+struct AssertOne<'a, T>(&'a Receiver<T>);
 
 // SAFETY: `detach` runs its closure on the calling thread, so the receiver never leaves its thread.
 // The bound exists for the interpreter's own objects, and a receiver is none.

@@ -39,7 +39,8 @@ impl Results {
     /// The results as `leeward run --json` prints them.
     fn to_json<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let bytes = serde_json::to_vec(&self.results);
-        let bytes = bytes.map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
+        let mut bytes = bytes.map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
+        bytes.push(b'\n'); // as the program prints it
         Ok(PyBytes::new(py, &bytes))
     }
 

@@ -43,6 +43,9 @@ impl Scenario {
             }
             let chosen = |label: &str| labels.iter().any(|wanted| wanted == label);
             checked.controllers.retain(|variant| chosen(&variant.label) || chosen(&variant.base_label));
+            // In the order of the choice.
+            let place = |label: &str| labels.iter().position(|wanted| wanted == label);
+            checked.controllers.sort_by_key(|variant| place(&variant.label).or(place(&variant.base_label)));
         }
         let finished = run_in_thread(py, &cancel, &counted, progress.as_ref(), stop, &slots, move || {
             let on_progress = |progress: run::Progress| {

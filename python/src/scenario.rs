@@ -136,6 +136,12 @@ impl Scenario {
         self.checked.controllers.iter().map(|variant| variant.label.as_str()).collect()
     }
 
+    /// Label of each variant's `[[controller]]` entry.
+    #[getter]
+    fn bases(&self) -> Vec<&str> {
+        self.checked.controllers.iter().map(|variant| variant.base_label.as_str()).collect()
+    }
+
     /// Pairs of label and controller.
     #[getter]
     fn variants(&self) -> Vec<(&str, &str)> {

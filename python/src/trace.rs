@@ -8,11 +8,14 @@ use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::requests::Request;
 use leeward_profile::analysis::select::{Functions, Selector};
 use leeward_profile::analysis::timeline::{self, RequestChoice};
+use leeward_profile::analysis::weights::RequestWeights;
 use leeward_profile::export::EventRow;
 use leeward_profile::render;
 use leeward_profile::symbols::{Options, Symbols};
-use leeward_profile::trace::{Trace, ignore_progress};
+use leeward_profile::trace::{Damage, Trace, ignore_progress};
+use pyo3::exceptions::PyUserWarning;
 use pyo3::prelude::*;
+use std::ffi::CString;
 use std::path::{Path, PathBuf};
 
 const EVENT: [(&str, Field); 9] = [
@@ -32,13 +35,34 @@ const EVENT: [(&str, Field); 9] = [
 #[pyo3(signature = (path, from_us=None, to_us=None))]
 pub(crate) fn trace_events(py: Python<'_>, path: PathBuf, from_us: Option<f64>, to_us: Option<f64>) -> PyResult<Table> {
     let (from, to) = (from_us.unwrap_or(0.0), to_us.unwrap_or(f64::INFINITY));
-    let read = py.detach(|| events(&path, from, to));
-    read.map_err(|error| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))
+    of_trace(py, &path, |trace| events(trace, from, to))
 }
 
-fn events(path: &Path, from: f64, to: f64) -> Result<Table, String> {
-    let trace = Trace::open(path, &mut ignore_progress).map_err(|error| error.to_string())?;
-    let mut symbols = Symbols::new(&trace, Options::default());
+/// Opens a trace and makes something of it without the interpreter. Warns of damage, as the program
+/// does: the answer lacks what can't be read.
+fn of_trace<T: Send>(
+    py: Python<'_>,
+    path: &Path,
+    make: impl FnOnce(&Trace) -> Result<T, String> + Send,
+) -> PyResult<T> {
+    let made = py.detach(|| {
+        let trace = Trace::open(path, &mut ignore_progress).map_err(|error| error.to_string())?;
+        let damage = Damage { missing_end: false, ..trace.damage().clone() };
+        Ok((make(&trace)?, damage.to_string()))
+    });
+    let (made, damage) =
+        made.map_err(|error: String| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))?;
+    if let Some(first) = damage.lines().next() {
+        let more = damage.lines().count() - 1;
+        let more = if more > 0 { format!("; and {more} more: `leeward profile info`") } else { String::new() };
+        let text = CString::new(format!("{}: {first}{more}", path.display())).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<PyUserWarning>(), &text, 2)?;
+    }
+    Ok(made)
+}
+
+fn events(trace: &Trace, from: f64, to: f64) -> Result<Table, String> {
+    let mut symbols = Symbols::new(trace, Options::default());
     let mut records = Records::new(&EVENT);
     let zero = trace.counts().first;
     let micros = |time: u64| time.saturating_sub(zero) as f64 / 1e3;
@@ -67,7 +91,7 @@ fn events(path: &Path, from: f64, to: f64) -> Result<Table, String> {
     Ok(records.finish())
 }
 
-const REQUEST: [(&str, Field); 7] = [
+const REQUEST: [(&str, Field); 8] = [
     ("id", Field::Whole),
     ("start_us", Field::Float),
     ("end_us", Field::Float),
@@ -75,20 +99,20 @@ const REQUEST: [(&str, Field); 7] = [
     ("worked_us", Field::Float),
     ("queued_us", Field::Float),
     ("threads", Field::Text),
+    ("weight", Field::Whole),
 ];
 
 /// Requests of a profiler's trace, in the order of their ends. Times are in µs from its start.
 #[pyfunction]
 #[pyo3(signature = (path, request_fn=None))]
 pub(crate) fn trace_requests(py: Python<'_>, path: PathBuf, request_fn: Option<String>) -> PyResult<Table> {
-    let read = py.detach(|| requests(&path, request_fn));
-    read.map_err(|error| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))
+    of_trace(py, &path, |trace| requests(trace, request_fn))
 }
 
-fn requests(path: &Path, request_fn: Option<String>) -> Result<Table, String> {
-    let trace = Trace::open(path, &mut ignore_progress).map_err(|error| error.to_string())?;
-    let mut symbols = Symbols::new(&trace, Options::default());
-    let selection = selection(&trace, &mut symbols, request_fn)?;
+fn requests(trace: &Trace, request_fn: Option<String>) -> Result<Table, String> {
+    let mut symbols = Symbols::new(trace, Options::default());
+    let selection = selection(trace, &mut symbols, request_fn)?;
+    let weights = RequestWeights::new(trace, &selection);
     let mut records = Records::new(&REQUEST);
     let zero = trace.counts().first;
     let micros = |time: u64| time.saturating_sub(zero) as f64 / 1e3;
@@ -105,8 +129,9 @@ fn requests(path: &Path, request_fn: Option<String>) -> Result<Table, String> {
         let mut threads: Vec<String> = request.work.iter().map(|work| trace.thread_name(work.thread)).collect();
         threads.dedup();
         records.text("threads", &threads.join(", "));
+        records.whole("weight", weights.weight(&request) as i64);
     };
-    let read = Selector::all(&trace, &selection, &mut ignore_progress, each);
+    let read = Selector::all(trace, &selection, &mut ignore_progress, each);
     read.map_err(|error| error.to_string())?;
     Ok(records.finish())
 }
@@ -118,6 +143,9 @@ fn selection(trace: &Trace, symbols: &mut Symbols, request_fn: Option<String>) -
         Some(name) => {
             let functions =
                 Functions::find(trace, symbols, &name, &mut ignore_progress).map_err(|error| error.to_string())?;
+            if functions.is_empty() {
+                return Err(format!("no call of `{name}` was recorded"));
+            }
             Ok(Selection::CallsOf(functions))
         }
         None if trace.counts().requests == 0 => {
@@ -136,16 +164,14 @@ pub(crate) fn trace_timeline(
     id: Option<u64>,
     request_fn: Option<String>,
 ) -> PyResult<(String, String)> {
-    let read = py.detach(|| drawn(&path, id, request_fn));
-    read.map_err(|error| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))
+    of_trace(py, &path, |trace| drawn(trace, id, request_fn))
 }
 
-fn drawn(path: &Path, id: Option<u64>, request_fn: Option<String>) -> Result<(String, String), String> {
-    let trace = Trace::open(path, &mut ignore_progress).map_err(|error| error.to_string())?;
-    let mut symbols = Symbols::new(&trace, Options::default());
-    let selection = selection(&trace, &mut symbols, request_fn)?;
+fn drawn(trace: &Trace, id: Option<u64>, request_fn: Option<String>) -> Result<(String, String), String> {
+    let mut symbols = Symbols::new(trace, Options::default());
+    let selection = selection(trace, &mut symbols, request_fn)?;
     let which = id.map_or(RequestChoice::Slowest, RequestChoice::Id);
-    let found = timeline::timeline(&trace, &mut symbols, &selection, which, &mut ignore_progress);
+    let found = timeline::timeline(trace, &mut symbols, &selection, which, &mut ignore_progress);
     let found = found.map_err(|error| error.to_string())?.ok_or_else(|| match id {
         Some(id) => format!("no request {id} has ended in the trace"),
         None => "no request has ended in the trace".into(),

@@ -159,3 +159,25 @@ except lw.ControllerEndless as error:
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, timeout=120)
     assert "ended: a controller's method has not returned" in done.stdout
+
+
+def test_classes_keep_their_order_and_names(overload):
+    class First(Threshold):
+        pass
+
+    class Second(Threshold):
+        pass
+
+    assert overload.controllers(Second, First, "none").labels == ["Second", "First", "none"]
+    with pytest.raises(lw.ScenarioError, match="`First` is there twice"):
+        overload.controllers(First, First=Second)
+    edge = overload.controllers("edge")
+    varied = edge.set("controller.edge.vary.target", ["40us", "80us"])
+    assert varied.labels == ["edge target=40us", "edge target=80us"]
+    with pytest.raises(lw.ScenarioError, match="has another label now"):
+        edge.set("controller.edge.label", "other")
+
+
+def test_a_demand_of_a_shift_is_a_multiple_of_the_capacity():
+    shifts = lw.scenario("bw-shift").quick()
+    assert shifts.set("workload.shift.0.demand", 0.5).overrides == ("workload.shift.0.demand=0.5x",)

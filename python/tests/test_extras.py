@@ -13,7 +13,7 @@ def swept(short):
 
 
 def test_figures_wear_the_reports_colours(short, swept):
-    figure = swept.plot("goodput", by="controller")
+    figure = swept.plot("goodput", by="controller", where={"clients": 40})
     assert isinstance(figure, matplotlib.figure.Figure)
     (axes,) = figure.axes
     assert {line.get_label(): line.get_color() for line in axes.lines} == {"breakwater": "#0b62a8", "seda": "#0b8a5b"}
@@ -34,6 +34,10 @@ def test_every_kind_of_figure_is_drawn(swept, tmp_path):
         assert (tmp_path / f"{index}.png").stat().st_size > 5_000
     with pytest.raises(lw.ResultsError, match="accepted:"):
         swept.plot("godput")
+    with pytest.raises(lw.ResultsError, match="several values of clients in one line or cell; accepted: by=clients, or where="):
+        swept.plot("goodput")
+    with pytest.raises(lw.ResultsError, match="where: no row has clients=7; accepted: "):
+        swept.plot("goodput", where={"clients": 7})
     with pytest.raises(lw.ResultsError, match="several variants"):
         swept.heat()
     with pytest.raises(lw.ResultsError, match="several variants"):

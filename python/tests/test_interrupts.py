@@ -6,6 +6,8 @@ import sys
 import threading
 import time
 
+import pytest
+
 import leeward as lw
 
 # A run that would last for minutes.
@@ -80,3 +82,53 @@ def test_the_interpreter_is_free_while_a_run_lasts(short):
     done.set()
     other.join()
     assert counted > 5
+
+
+ENDLESS = """
+import leeward as lw
+
+class Endless(lw.Controller):
+    def tick(self, signals):
+        print("begins", flush=True)
+        while True:
+            pass
+
+scenario = lw.scenario("bw-overall").quick().controllers(Endless)
+"""
+
+
+def ended(program: subprocess.Popen[str]) -> tuple[int, str, str]:
+    """Sends Ctrl-C once `begins` is there; returns how the program ends."""
+    assert program.stdout.readline() == "begins\n"
+    time.sleep(0.2)
+    program.send_signal(signal.SIGINT)
+    output, errors = program.communicate(timeout=60)
+    return program.returncode, output, errors
+
+
+@pytest.mark.parametrize("call", ["scenario.run()", 'lw.sweep(scenario, {"demand": [1.0, 2.0]}, on="threads")'])
+def test_ctrl_c_ends_an_endless_controller(call):
+    """The process neither computes on nor aborts when it exits."""
+    code = f"""{ENDLESS}
+import time
+try:
+    {call}
+except KeyboardInterrupt:
+    before = time.process_time()
+    time.sleep(0.5)
+    print("idle" if time.process_time() - before < 0.2 else "still at work")
+"""
+    program = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    code, output, errors = ended(program)
+    assert (code, output.splitlines()[-1]) == (0, "idle"), errors
+
+
+def test_python_ends_while_a_controller_computes():
+    """A thread of the program's own is in a run when the program ends."""
+    code = f"""{ENDLESS}
+import threading, time
+threading.Thread(target=scenario.run, daemon=True).start()
+time.sleep(1)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

@@ -118,3 +118,46 @@ def test_a_process_that_dies_changes_nothing(short, tmp_path):
     swept = lw.sweep(short, grid, seeds=3, on="processes", workers=2)
     assert marker.exists()
     assert swept.to_bytes() == lw.sweep(short, grid, seeds=3, on="threads").to_bytes()
+
+
+def test_a_changed_controller_or_file_is_another_sweep(short, tmp_path):
+    def made(answer: bool) -> type[lw.Controller]:
+        class Mine(lw.Controller):
+            params = {"answer": answer}
+
+            def request(self, arrival):
+                return self.answer
+
+        return Mine
+
+    lw.sweep(short.controllers(made(True)), {"demand": [0.8]}, out=tmp_path / "classes")
+    with pytest.raises(lw.SweepError, match="controllers differ"):
+        lw.sweep(short.controllers(made(False)), {"demand": [0.8]}, out=tmp_path / "classes")
+    (tmp_path / "times.txt").write_text("10us\n20us\n")
+    one = short.set({"workload.service": f"file:{tmp_path}/times.txt"})
+    lw.sweep(one.controllers("none"), {"demand": [0.8]}, out=tmp_path / "files")
+    (tmp_path / "times.txt").write_text("10us\n30us\n")
+    with pytest.raises(lw.SweepError, match="files differ"):
+        lw.sweep(one.controllers("none"), {"demand": [0.8]}, out=tmp_path / "files")
+
+
+def test_an_unfinished_data_set_says_so(short, tmp_path):
+    lw.sweep(short, {"controller": ["breakwater", "seda"], "demand": [0.8]}, out=tmp_path / "sweep")
+    parts = sorted((tmp_path / "sweep").glob("*/*.parquet"))
+    parts[0].unlink()
+    again = lw.read(tmp_path / "sweep")
+    assert "unfinished: 1 of 2 parts" in repr(again)
+    with pytest.warns(UserWarning, match="an unfinished sweep: 1 of 2 parts"):
+        again.table()
+
+
+def test_a_damaged_part_is_refused(short, tmp_path):
+    lw.sweep(short, {"controller": ["none"], "demand": [0.8]}, out=tmp_path / "sweep")
+    (part,) = (tmp_path / "sweep").glob("*/*.parquet")
+    whole, table = part.read_bytes(), lw.read(tmp_path / "sweep").table().to_bytes()
+    for at in range(4, len(whole) - 8, len(whole) // 97):
+        part.write_bytes(whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
+        try:
+            assert lw.read(tmp_path / "sweep").table().to_bytes() == table
+        except lw.ResultsError:
+            pass

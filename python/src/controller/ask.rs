@@ -4,13 +4,18 @@
 //! than a control tick. Calls are counted and not timed: reading a clock would be a good part of
 //! the cost, and a watching thread sees that the count stands still. An exception leaves the
 //! simulation as a panic without a message, which `patience` turns back into the exception.
+//!
+//! A thread may not be in a call when the interpreter ends: Python would end the thread in the middle
+//! of Rust's frames, which aborts the process. So whoever stops waiting for a run first ends its
+//! calls, and so does [`end_at_exit`].
 
 use crate::patience::Raised;
+use pyo3::exceptions::PyKeyboardInterrupt;
 use pyo3::ffi;
 use pyo3::prelude::*;
 use std::cell::RefCell;
 use std::ffi::{c_long, c_ulong};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -22,6 +27,8 @@ struct Watch {
     slot: AtomicU64,
     /// Python's identifier of the thread.
     ident: c_ulong,
+    /// True if Python made the thread, and so ends its state.
+    is_pythons: bool,
     /// Last count that the watching thread saw, and the time at which it first saw that count, in
     /// nanoseconds since [`clock_origin`].
     seen: AtomicU64,
@@ -40,9 +47,28 @@ impl Watch {
         }
         Some(now.saturating_sub(Duration::from_nanos(self.seen_at.load(Ordering::Relaxed))))
     }
+
+    fn is_in_call(&self) -> bool {
+        !self.calls.load(Ordering::SeqCst).is_multiple_of(2)
+    }
+
+    /// Raises `exception` in the thread's Python code, at its next bytecode.
+    fn send(&self, _: Python<'_>, exception: &Bound<'_, PyAny>) {
+        // SAFETY: this thread holds the interpreter. If the other thread has ended, Python finds no
+        // state for its identifier and does nothing.
+        unsafe { ffi::PyThreadState_SetAsyncExc(self.ident as c_long, exception.as_ptr()) };
+    }
 }
 
 static WATCHES: Mutex<Vec<Weak<Watch>>> = Mutex::new(Vec::new());
+
+/// True once the interpreter is about to end: no further call begins.
+static IS_CLOSING: AtomicBool = AtomicBool::new(false);
+
+/// All threads that have called a controller and still live.
+fn watches() -> Vec<Arc<Watch>> {
+    WATCHES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect()
+}
 
 /// A fixed instant before the first use of the clock.
 #[expect(clippy::disallowed_methods, reason = "how long a callback lasts decides nothing in a simulation")]
@@ -66,13 +92,14 @@ impl InterpreterState {
     fn new() -> Self {
         // SAFETY: the interpreter runs, because Python started the simulation. The state belongs to
         // this thread until `drop`; the lock itself is released at once.
-        let (state, ident, thread) = unsafe {
+        let (state, ident, is_pythons, thread) = unsafe {
+            let is_pythons = !ffi::PyGILState_GetThisThreadState().is_null();
             let state = ffi::PyGILState_Ensure();
             let ident = ffi::PyThread_get_thread_ident();
-            (state, ident as c_ulong, ffi::PyEval_SaveThread())
+            (state, ident as c_ulong, is_pythons, ffi::PyEval_SaveThread())
         };
         let none = || AtomicU64::new(0);
-        let watch = Arc::new(Watch { calls: none(), slot: none(), ident, seen: none(), seen_at: none() });
+        let watch = Arc::new(Watch { calls: none(), slot: none(), ident, is_pythons, seen: none(), seen_at: none() });
         let mut watches = WATCHES.lock().unwrap_or_else(PoisonError::into_inner);
         watches.retain(|watch| watch.strong_count() > 0);
         watches.push(Arc::downgrade(&watch));
@@ -102,7 +129,12 @@ pub(super) fn call_python<T>(slot: u64, call: impl FnOnce(Python<'_>) -> PyResul
     watch.slot.store(slot, Ordering::Relaxed);
     // Only this thread writes the counter. Calls are never nested.
     let calls = watch.calls.load(Ordering::Relaxed);
-    watch.calls.store(calls + 1, Ordering::Relaxed);
+    // Before the check, so that `end_at_exit` sees the call, or the call that all have ended.
+    watch.calls.store(calls + 1, Ordering::SeqCst);
+    if IS_CLOSING.load(Ordering::SeqCst) {
+        watch.calls.store(calls + 2, Ordering::Relaxed);
+        raise(PyKeyboardInterrupt::new_err("the interpreter ends"));
+    }
     let answer = Python::attach(call);
     watch.calls.store(calls + 2, Ordering::Relaxed);
     answer.unwrap_or_else(|error| raise(error))
@@ -129,20 +161,49 @@ const UNRESPONSIVE: Duration = Duration::from_secs(1);
 
 /// Sends `exception` to calls into one of `slots` that last longer than `patience`.
 pub(crate) fn overdue(py: Python<'_>, slots: &[u64], patience: Duration, exception: &Bound<'_, PyAny>) -> Overdue {
-    let _ = py;
     let now = clock_origin().elapsed();
-    let watches: Vec<Arc<Watch>> =
-        WATCHES.lock().unwrap_or_else(PoisonError::into_inner).iter().filter_map(Weak::upgrade).collect();
     let mut found = Overdue::No;
-    for watch in watches.iter().filter(|watch| slots.contains(&watch.slot.load(Ordering::Relaxed))) {
+    for watch in watches().iter().filter(|watch| slots.contains(&watch.slot.load(Ordering::Relaxed))) {
         let Some(lasted) = watch.lasted(now).filter(|lasted| *lasted >= patience) else { continue };
         if lasted > patience + UNRESPONSIVE {
             return Overdue::Unresponsive;
         }
-        // SAFETY: this thread holds the interpreter. If the other thread has ended, Python finds no
-        // state for its identifier and does nothing.
-        unsafe { ffi::PyThreadState_SetAsyncExc(watch.ident as c_long, exception.as_ptr()) };
+        watch.send(py, exception);
         found = Overdue::Notified;
     }
     found
+}
+
+/// Sends `KeyboardInterrupt` to the calls in progress into one of `slots`.
+pub(crate) fn interrupt(py: Python<'_>, slots: &[u64]) {
+    let exception = py.get_type::<PyKeyboardInterrupt>();
+    for watch in watches().iter().filter(|watch| slots.contains(&watch.slot.load(Ordering::Relaxed))) {
+        if watch.is_in_call() {
+            watch.send(py, &exception);
+        }
+    }
+}
+
+/// Time for which the end of the interpreter waits for calls that ignore exceptions.
+const LAST_WAIT: Duration = Duration::from_secs(3);
+/// Time between two looks at the calls.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Ends all calls, and the threads that made them. Python calls this before it ends.
+#[pyfunction]
+pub(crate) fn end_at_exit(py: Python<'_>) {
+    IS_CLOSING.store(true, Ordering::SeqCst);
+    let begun = clock_origin().elapsed();
+    let exception = py.get_type::<PyKeyboardInterrupt>();
+    loop {
+        // A thread of Python lives on after its call. The others end with their runs.
+        let rest: Vec<Arc<Watch>> =
+            watches().into_iter().filter(|watch| watch.is_in_call() || !watch.is_pythons).collect();
+        if rest.is_empty() || clock_origin().elapsed() - begun > LAST_WAIT {
+            return;
+        }
+        rest.iter().filter(|watch| watch.is_in_call()).for_each(|watch| watch.send(py, &exception));
+        drop(rest);
+        py.detach(|| std::thread::sleep(LOOK));
+    }
 }

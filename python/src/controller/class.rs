@@ -208,10 +208,16 @@ fn declared_params(
     let (mut specs, mut defaults) = (Vec::new(), Vec::new());
     for (name, default) in given.iter() {
         let name: String = name.extract().map_err(|_| wrong("params: names are texts"))?;
+        if class.hasattr(name.as_str())? {
+            return Err(wrong(&format!(
+                "params: {name}: the class has an attribute of this name; accepted: another name"
+            )));
+        }
         let (kind, raw) = if default.is_instance_of::<PyBool>() {
             (ParamKind::SWITCH, RawParam::Switch(default.extract()?))
         } else if default.is_instance_of::<PyInt>() {
-            (ParamKind::Count { min: 0, max: CLASSES_MAX }, RawParam::Integer(default.extract()?))
+            let number = default.extract().map_err(|_| wrong(&format!("params: {name}: {default} is out of range")))?;
+            (ParamKind::Count { min: 0, max: CLASSES_MAX }, RawParam::Integer(number))
         } else if let Ok(number) = default.extract::<f64>() {
             (ParamKind::Number { min: -1e12, max: 1e12 }, RawParam::Number(number))
         } else if let Some(text) =

@@ -6,12 +6,12 @@
 //! - `seen`: views for the object: signals, arrivals, the pool, the environment.
 //! - `ask`: one call into Python, its exceptions, and a check of its duration.
 
-mod ask;
+pub(crate) mod ask;
 mod class;
 mod dials;
 mod halves;
 mod seen;
 
-pub(crate) use ask::{Overdue, overdue};
+pub(crate) use ask::{Overdue, interrupt, overdue};
 pub(crate) use class::PyAlgorithm;
 pub(crate) use seen::{Arrival, Environment, Pool, Signals};

@@ -1,5 +1,7 @@
 //! A table as a Parquet file; equal tables give equal bytes.
 //!
+//! The file's metadata has a checksum of its rows: Parquet's pages have none of their own here.
+//!
 //! The file is written under a temporary name and then renamed, so that an existing file is always
 //! complete.
 
@@ -8,13 +10,18 @@ use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{BoolType, ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
+use parquet::file::metadata::KeyValue;
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::{SerializedFileWriter, SerializedRowGroupWriter};
 use parquet::schema::types::{Type, TypePtr};
 use std::fs::File;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+/// Key of the checksum in the metadata.
+const CHECKSUM: &str = "leeward.crc32c";
 
 /// Writes `table` to `path`.
 pub(super) fn write(table: &Table, path: &Path) -> Result<(), ParquetError> {
@@ -33,6 +40,8 @@ fn whole(table: &Table, path: &Path) -> Result<(), ParquetError> {
         write_column(&mut group, column)?;
     }
     group.close()?;
+    let sum = checksum(table.columns.iter().map(Arc::as_ref));
+    writer.append_key_value_metadata(KeyValue::new(CHECKSUM.into(), sum));
     writer.into_inner()?.sync_all()?;
     Ok(())
 }
@@ -93,7 +102,35 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Table, (PathBuf, ParquetError)> 
     Ok(Table::new(all))
 }
 
+/// Reads a file. The reader may panic on a damaged one.
 fn file(path: &Path) -> Result<Vec<Column>, ParquetError> {
+    let read = catch_unwind(AssertUnwindSafe(|| columns(path)));
+    read.unwrap_or_else(|_| Err(ParquetError::General("the file is damaged".into())))
+}
+
+/// CRC-32C of names, presence and values, in hexadecimal digits.
+fn checksum<'a>(columns: impl Iterator<Item = &'a Column>) -> String {
+    let mut sum = 0;
+    let mut add = |bytes: &[u8]| sum = crc32c::crc32c_append(sum, bytes);
+    for column in columns {
+        add(column.name.as_bytes());
+        for row in 0..column.len() {
+            add(&[u8::from(column.has(row))]);
+            if !column.has(row) {
+                continue;
+            }
+            match &column.values {
+                Values::Float(values) => add(&values[row].to_bits().to_le_bytes()),
+                Values::Whole(values) => add(&values[row].to_le_bytes()),
+                Values::Flag(values) => add(&values[row..=row]),
+                Values::Text(texts) => add(texts.get(row).as_bytes()),
+            }
+        }
+    }
+    format!("{sum:08x}")
+}
+
+fn columns(path: &Path) -> Result<Vec<Column>, ParquetError> {
     let reader = SerializedFileReader::new(File::open(path)?)?;
     let schema = reader.metadata().file_metadata().schema_descr_ptr();
     let mut columns = Vec::new();
@@ -109,6 +146,11 @@ fn file(path: &Path) -> Result<Vec<Column>, ParquetError> {
             }
         }
         columns.extend(whole);
+    }
+    let pairs = reader.metadata().file_metadata().key_value_metadata();
+    let sum = pairs.into_iter().flatten().find(|pair| pair.key == CHECKSUM);
+    if sum.is_none_or(|sum| sum.value.as_ref() != Some(&checksum(columns.iter()))) {
+        return Err(ParquetError::General("the file is damaged, or none that this version wrote".into()));
     }
     Ok(columns)
 }

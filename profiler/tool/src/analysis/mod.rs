@@ -23,7 +23,7 @@ pub mod suggest;
 pub mod sums;
 pub mod tail;
 pub mod timeline;
-pub(crate) mod weights;
+pub mod weights;
 pub mod workers;
 
 pub use activity::{Activity, Interval};

@@ -39,7 +39,8 @@ pub fn is_called(function: &str, name: &str) -> bool {
 /// is among the parameters.
 pub(crate) fn is_async_body_of(function: &str, name: &str) -> bool {
     let mut rest = function;
-    while let Some(at) = rest.find(name) {
+    // The empty name would be found at the same place for ever.
+    while let Some(at) = rest.find(name).filter(|_| !name.is_empty()) {
         let before = rest[..at].chars().next_back();
         let is_whole = before.is_none_or(|letter| !letter.is_alphanumeric() && letter != '_');
         rest = &rest[at + name.len()..];
@@ -197,6 +198,7 @@ mod tests {
         assert!(is_async_body_of(poll, "newapp::dear") && is_async_body_of(poll, "dear"));
         assert!(is_async_body_of("<newapp::dear as axum::Handler<((),), ()>>::call::{closure#0}", "newapp::dear"));
         assert!(!is_async_body_of("<newapp::dear as axum::Handler<((),), ()>>::call", "newapp::dear"));
+        assert!(!is_async_body_of(poll, ""));
         assert!(
             !is_async_body_of(poll, "ear")
                 && !is_async_body_of(poll, "newapp::cheap")

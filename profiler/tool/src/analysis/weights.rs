@@ -20,7 +20,7 @@ struct Period {
 
 /// Weights of the requests of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct RequestWeights {
+pub struct RequestWeights {
     /// In the order of time.
     periods: Vec<Period>,
     /// All requests that ended, and those of them that are in the trace, where it tells.
@@ -30,7 +30,7 @@ pub(crate) struct RequestWeights {
 impl RequestWeights {
     /// Computes the weights of a trace's requests. Calls of functions that were selected as
     /// requests have none.
-    pub(crate) fn new(trace: &Trace, selection: &Selection) -> RequestWeights {
+    pub fn new(trace: &Trace, selection: &Selection) -> RequestWeights {
         match selection {
             Selection::Marked => {
                 let total = trace.all_requests().map(|totals| (totals.seen, totals.slow + totals.sampled));
@@ -58,7 +58,7 @@ impl RequestWeights {
     }
 
     /// Returns how many requests this one stands for.
-    pub(crate) fn weight(&self, request: &Request) -> u64 {
+    pub fn weight(&self, request: &Request) -> u64 {
         self.period_of_sampled(request).map_or(1, |period| period.weight)
     }
 
