@@ -49,11 +49,10 @@ impl ServiceArgs {
             argument.unsupported == UnsupportedPolicy::Refused && !self.accepts(argument.name) && value.is_some()
         };
         for other in Catalogue::builtin().services() {
-            let foreign: Vec<&Argument> = other.arguments().iter().filter(is_foreign).collect();
-            if foreign.iter().any(|argument| self.values.get(argument.name) != argument.default_value().as_ref()) {
-                let refused =
-                    other.arguments().iter().filter(|argument| argument.unsupported == UnsupportedPolicy::Refused);
-                let flags: Vec<String> = refused.map(|argument| format!("--{}", argument.name)).collect();
+            let is_given = |argument: &&Argument| self.values.get(argument.name) != argument.default_value().as_ref();
+            let given: Vec<&Argument> = other.arguments().iter().filter(is_foreign).filter(is_given).collect();
+            if !given.is_empty() {
+                let flags: Vec<String> = given.iter().map(|argument| format!("--{}", argument.name)).collect();
                 let belong = if flags.len() == 1 { "belongs" } else { "belong" };
                 let (flags, other, name) = (flags.join(" and "), other.name(), self.name());
                 return Err(Failure::Input(anyhow!("{flags} {belong} to --service {other}, not to {name}")));
@@ -183,7 +182,7 @@ mod tests {
         };
         assert_eq!(
             refused("echo", "segments", Value::Count(2)).unwrap(),
-            "--corpus and --segments belong to --service search, not to echo"
+            "--segments belongs to --service search, not to echo"
         );
         let port = || Value::Text("127.0.0.1:0".into());
         assert_eq!(

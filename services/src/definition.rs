@@ -8,12 +8,14 @@ use crate::backend::{Backend, InProcessService};
 use leeward_core::params::Params;
 use leeward_core::registry::Algorithm;
 use leeward_core::units::{Nanos, UnitError};
-use leeward_rpc::client::{Client, Encryption};
+use leeward_rpc::client::{Client, Encryption, Response};
 use leeward_rpc::generator::RequestGenerator;
+use leeward_rpc::wire::Method;
 use leeward_workload::ServiceTime;
 use std::fmt::{Debug, Display};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// A service of the catalogue.
 pub trait ServiceDefinition: Debug + Send + Sync {
@@ -141,6 +143,31 @@ impl Target<'_> {
         let client = client.encryption(self.encryption.cloned().unwrap_or_default());
         client.build().map_err(|error| error.to_string())
     }
+}
+
+/// Pause after the first rejection of a call that prepares a server; it doubles up to
+/// `PAUSE_MAX`.
+const PAUSE: Duration = Duration::from_micros(100);
+const PAUSE_MAX: Duration = Duration::from_millis(20);
+/// Attempts of such a call: some ten seconds.
+const ATTEMPTS: u32 = 500;
+
+/// Calls a procedure that prepares a server, and repeats the call while the server or the client
+/// rejects it for overload. It must do no harm to execute it twice.
+///
+/// # Errors
+/// The call fails otherwise, or is rejected for some ten seconds. The error is a message.
+pub fn call_patiently(client: &Client, method: Method, payload: &[u8]) -> Result<Response, String> {
+    let mut pause = PAUSE;
+    for _ in 1..ATTEMPTS {
+        match client.call_blocking(method, payload) {
+            Err(error) if error.is_overload() => std::thread::sleep(pause),
+            ended => return ended.map_err(|error| error.to_string()),
+        }
+        pause = (pause * 2).min(PAUSE_MAX);
+    }
+    let last = client.call_blocking(method, payload);
+    last.map_err(|error| format!("{error}, {ATTEMPTS} times"))
 }
 
 /// Reason why a service can't be prepared.

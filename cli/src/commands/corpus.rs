@@ -35,10 +35,10 @@ Examples:
 /// Runs the command.
 pub(crate) fn corpus(args: &CorpusArgs) -> Result<(), Failure> {
     let no_path = || Failure::Input(anyhow!("--out: give a path, because there is no cache folder (HOME is not set)"));
-    let out: PathBuf = args.out.clone().or_else(default_path).ok_or_else(no_path)?;
-    if args.out.is_some() {
-        output_files::check_file("--out", &out)?;
-    }
+    let out = match &args.out {
+        Some(out) => output_files::check_replaceable("--out", out)?,
+        None => default_path().ok_or_else(no_path)?,
+    };
     // Ctrl-C also stops apt-get; this process then removes its leftover files.
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let documents = {

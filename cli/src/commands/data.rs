@@ -39,7 +39,7 @@ pub(crate) fn data(args: &DataArgs) -> Result<(), Failure> {
     };
     let set = DataSet::find(name).map_err(|error| Failure::Input(anyhow!(error)))?;
     let out = args.out.clone().unwrap_or_else(|| PathBuf::from(format!("{}.data", set.name)));
-    output_files::check_file("--out", &out)?;
+    let out = output_files::check_replaceable("--out", &out)?;
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let made = {
         let steps = Spinner::with_interrupt("data", &interrupt);

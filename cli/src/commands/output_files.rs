@@ -46,11 +46,28 @@ pub(crate) fn check_file(flag: &str, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes `text` to `path` atomically. A device or pipe such as `/dev/stdout` is written to, never
+/// Like [`check_file`], for a file that is made beside `path` and then renamed: returns the path to
+/// rename to, with symbolic links resolved. A device or pipe is refused, never replaced.
+pub(crate) fn check_replaceable(flag: &str, path: &Path) -> Result<PathBuf, Failure> {
+    check_file(flag, path)?;
+    let resolved = if is_link(path) { fs::canonicalize(path) } else { std::path::absolute(path) };
+    let resolved = resolved.with_context(|| format!("{flag} {}", path.display())).map_err(Failure::Input)?;
+    if fs::metadata(&resolved).is_ok_and(|there| !there.is_file()) {
+        return Err(Failure::Input(anyhow!("{flag} {}: that is a device or a pipe, not a file", path.display())));
+    }
+    Ok(resolved)
+}
+
+fn is_link(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink())
+}
+
+/// Writes `text` to `path` atomically. A device, a pipe or a symbolic link is written to, never
 /// replaced.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    if fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        let written = File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    if is_link(path) || fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let file = File::options().write(true).create(is_link(path)).truncate(is_link(path)).open(path);
+        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         return written.with_context(|| format!("writing {}", path.display())).map_err(file_failure);
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -80,4 +97,22 @@ pub(crate) fn write_json(folder: &Path, name: &str, value: &impl serde::Serializ
     let json = serde_json::to_string_pretty(value);
     let json = json.with_context(|| format!("{name} as JSON")).map_err(Failure::Runtime)?;
     write_into(folder, name, &(json + "\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_is_refused_and_a_link_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let (link, target) = (folder.path().join("link"), folder.path().join("target"));
+        std::os::unix::fs::symlink(&target, &link).unwrap();
+        assert!(check_replaceable("--out", &link).is_err(), "a link to nothing");
+        write(&link, "text").unwrap();
+        assert!(is_link(&link) && fs::read_to_string(&target).unwrap() == "text");
+        assert_eq!(check_replaceable("--out", &link).unwrap(), fs::canonicalize(&target).unwrap());
+        let refused = check_replaceable("--out", Path::new("/dev/full")).unwrap_err();
+        assert!(refused.to_string().contains("a device or a pipe"), "{refused}");
+    }
 }

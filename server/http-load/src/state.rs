@@ -324,7 +324,7 @@ impl State {
         let waiting: Vec<Job> = self.queues.iter_mut().flat_map(|queue| mem::take(&mut queue.waiting)).collect();
         let in_flight: Vec<Job> = self.slots.iter_mut().filter_map(|slot| slot.job.take()).collect();
         for job in waiting.into_iter().chain(in_flight) {
-            self.record(job.kind, |recorder| recorder.record_unfinished(now));
+            self.record(job.kind, |recorder| recorder.record_unfinished(now, job.due));
         }
         let mut results = self.recorder.finish(run_end);
         for (name, recorder) in self.classes {

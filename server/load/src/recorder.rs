@@ -280,9 +280,10 @@ impl Recorder {
             },
             Event::TooLong { .. } => self.count(now, |counts| counts.too_long += 1),
             Event::Disconnected { .. } if self.closing && age > self.timeout => {
+                self.record_age(now, due);
                 self.count(now, |counts| counts.timed_out += 1);
             }
-            Event::Disconnected { .. } if self.closing => self.record_unfinished(now),
+            Event::Disconnected { .. } if self.closing => self.record_unfinished(now, due),
             Event::Disconnected { stage: RequestStage::Sent, .. } => self.count(now, |counts| counts.disconnected += 1),
             // Waiting, or an end that is new to this crate: nothing was sent, as far as is known.
             _ => self.count(now, |counts| counts.unsent += 1),
@@ -348,9 +349,18 @@ impl Recorder {
         self.count(now, |counts| counts.expired += 1);
     }
 
-    /// Counts a request that was neither answered nor given up at the end of the run.
-    pub fn record_unfinished(&mut self, now: Time) {
+    /// Counts a request that was neither answered nor given up at the end of the run. Its age is
+    /// recorded as its latency, which is a lower bound: leaving out the worst would flatter.
+    pub fn record_unfinished(&mut self, now: Time, due: Time) {
+        self.record_age(now, due);
         self.count(now, |counts| counts.unfinished += 1);
+    }
+
+    /// Records the age of a request without an answer as its latency.
+    fn record_age(&mut self, now: Time, due: Time) {
+        if due >= self.from {
+            self.latency.record(now.since(due));
+        }
     }
 
     /// Whether the answer is correct for its request.

@@ -87,8 +87,9 @@ pub(crate) struct LoadArgs {
     /// to another service, such as search or search:words=1-2,match=all
     #[arg(long, value_name = "TIMES", default_value = "exp:10us")]
     pub(crate) service: String,
-    /// Bytes of each request's argument; the first 8 are its service time
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
+    /// Bytes of each request's argument; the first 8 are its service time. Requests to another
+    /// service have an argument of their own
+    #[arg(long, value_name = "N", default_value_t = PAYLOAD, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
     pub(crate) payload: u32,
     /// Time that a request may spend in queues, from its due time on, at the client too. The
     /// request carries the rest of it, and the server's locks reject a request that would exceed
@@ -183,6 +184,12 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         steps.show("preparing the requests");
         requests.prepare(&server).map_err(|error| prepare_failure(error, &server))?
     };
+    if ask.is_some() && args.payload != PAYLOAD {
+        let (given, service) = (args.payload, &args.service);
+        let message =
+            format!("--payload {given}: requests to `{service}` have an argument of their own; accepted: without it");
+        return Err(Failure::Input(anyhow!(message)));
+    }
     let config = LoadConfig {
         budget,
         timeout: timeout(args)?,
@@ -273,6 +280,9 @@ fn tls(args: &LoadArgs) -> Result<Option<(ClientTls, ServerName)>, Failure> {
 
 /// Duration of the capacity measurement; the first quarter is not counted.
 const CALIBRATION_TIME: Nanos = Nanos::from_millis(1_000);
+
+/// Default of `--payload`: the service time alone.
+const PAYLOAD: u32 = 8;
 
 /// Requested load.
 enum LoadSpec<W> {

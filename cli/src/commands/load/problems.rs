@@ -8,6 +8,7 @@ use leeward_catalogue::Catalogue;
 use leeward_core::params::Params;
 use leeward_core::registry::{Algorithm, Environment};
 use leeward_core::units::Nanos;
+use leeward_lab::training::ServiceTier;
 use leeward_load::LoadReport;
 use leeward_load::report::RunEndReason;
 
@@ -49,7 +50,7 @@ impl fmt::Display for MeasurementProblem {
 /// Reasons to doubt `report`, the most serious first; `service` is the requested service.
 pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem> {
     let mut doubts = Vec::new();
-    let (connections, totals) = (&report.connections, &report.totals);
+    let (connections, totals, measured) = (&report.connections, &report.totals, &report.measured);
     let reasons = connections.reasons.keys().filter(|reason| !reason.is_empty());
     let reasons = reasons.map(|reason| format!(": {reason}")).next().unwrap_or_default();
     if report.ending == RunEndReason::Disconnected {
@@ -68,11 +69,18 @@ pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem
             message => format!("the server says `{}`; ", message.escape_debug()),
         };
         doubts.push(MeasurementProblem::Failed(format!(
-            "every answer was a failure ({}): {said}this load needs `leeward serve --service {named}`",
-            codes.join(", ")
+            "every answer was a failure ({}): {said}this load needs `leeward serve --service {named}`{}",
+            codes.join(", "),
+            if ServiceTier::is_known(named) || named == "tier" { ", and all of its leaves" } else { "" }
         )));
     } else if totals.unfinished > 0 && totals.completed + totals.timed_out + totals.dropped == 0 {
         doubts.push(MeasurementProblem::Failed("the server answered nothing".into()));
+    } else if totals.offered > 0 && totals.too_long == totals.offered {
+        let why = "every request is longer than the server accepts, or than a datagram";
+        doubts.push(MeasurementProblem::Failed(format!("{why}: set a smaller --payload")));
+    } else if measured.offered > 0 && measured.completed + measured.timed_out + measured.dropped + measured.failed == 0
+    {
+        doubts.push(MeasurementProblem::Failed("no request was answered after the warm-up".into()));
     }
     doubts.extend(find_lateness(report));
     doubts

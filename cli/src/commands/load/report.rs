@@ -42,6 +42,10 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
         measured.failed,
         measured.disconnected + measured.unsent,
     );
+    if !report.failures.is_empty() {
+        let codes = report.failures.iter().map(|(code, count)| format!("{code} {count}"));
+        text += &format!("failures               {} in all\n", codes.collect::<Vec<_>>().join(", "));
+    }
     // Unanswered requests have no latency; without these lines a server that answers only cheap
     // requests would look fast.
     let totals = &report.totals;

@@ -76,7 +76,14 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
         return Err(Failure::Runtime(anyhow!("nothing was measured")));
     }
     let all = (Rate(measured_low), advice::max_advised_load(Rate(measured_high)));
-    let (lowest, highest) = training.requested_loads().unwrap_or(all);
+    let (lowest, mut highest) = training.requested_loads().unwrap_or(all);
+    if trained.timed_out {
+        highest = Rate(highest.0.min(all.1.0));
+        if highest.0 < lowest.0 {
+            let message = "the budget ended before the lowest load was measured; increase --budget";
+            return Err(Failure::Runtime(anyhow!(message)));
+        }
+    }
     let question = AdviceQuery { slo: args.slo.0, tail: training.plan().tail, min_load: lowest, max_load: highest };
     let advice = advice::advise(&file.curves, &question);
     let fresh = match args.check {
@@ -88,18 +95,20 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
         false => Vec::new(),
     };
     if args.json {
-        return stdout::print(&as_json(&advice, &question, &fresh).to_string());
+        return stdout::print(&as_json(&advice, &question, &fresh, trained.timed_out).to_string());
     }
+    let cut = if trained.timed_out { text::cut_short(highest) } else { String::new() };
     let end = args.out.as_ref().map_or(String::new(), |out| summary(&trained, out));
     let checked = if args.check { text::retest(&fresh, &question) } else { String::new() };
-    stdout::print(&format!("{}{checked}{end}", text::advice(&advice, &question, args.out.as_deref())))
+    stdout::print(&format!("{cut}{}{checked}{end}", text::advice(&advice, &question, args.out.as_deref())))
 }
 
-fn as_json(advice: &Advice, question: &AdviceQuery, fresh: &[RetestResult]) -> serde_json::Value {
+fn as_json(advice: &Advice, question: &AdviceQuery, fresh: &[RetestResult], cut_short: bool) -> serde_json::Value {
     let alone = |alone: &Option<advice::SingleSetup>| {
         alone.map(|alone| json!({ "setup": alone.setup.to_string(), "factor": alone.factor, "cpu": alone.cpu }))
     };
     json!({
+        "cut_short": cut_short,
         "slo_us": question.slo.as_micros_f64(),
         "steps": advice.steps.iter().map(|(from, setup)| json!({ "from": from.0, "setup": setup.to_string() })).collect::<Vec<_>>(),
         "alone": alone(&advice.single),

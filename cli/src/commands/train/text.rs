@@ -56,6 +56,11 @@ pub(super) fn as_json(curve: &Curve) -> Value {
     })
 }
 
+/// Says that the training ended early, at this load.
+pub(super) fn cut_short(highest: Rate) -> String {
+    format!("cut short     no advice above {:.0}/s: the budget ended there; increase --budget\n", highest.0)
+}
+
 /// The advice: sentences, then the table that supports it.
 pub(super) fn advice(advice: &Advice, question: &AdviceQuery, file: Option<&Path>) -> String {
     let policy =

@@ -150,9 +150,13 @@ impl Curves {
         self.filter(|setup| setup.setup().map_or(Fanout::Async, |setup| setup.fanout) == fanout)
     }
 
-    /// Returns the curve with the largest maximum load; of equals the first.
+    /// Returns the curve with the largest maximum load; of equals the one with the lowest p99 there,
+    /// else the first.
     pub fn strongest(&self) -> &Curve {
-        self.curves.iter().reduce(|a, b| if b.max_load > a.max_load { b } else { a }).expect("never none")
+        let p99 = |curve: &Curve| curve.points.last().map_or(f64::MAX, |point| point.p99_us);
+        let is_stronger =
+            |b: &Curve, a: &Curve| b.max_load > a.max_load || (b.max_load == a.max_load && p99(b) < p99(a));
+        self.curves.iter().reduce(|a, b| if is_stronger(b, a) { b } else { a }).expect("never none")
     }
 }
 

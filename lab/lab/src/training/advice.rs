@@ -82,6 +82,8 @@ pub enum Confidence {
     Tie,
     /// The bounds overlap, and the difference is larger: measure for longer.
     Unsure,
+    /// No setup sustains the load; the row names the strongest, with its tail at its own end.
+    Beyond,
 }
 
 impl Confidence {
@@ -91,6 +93,7 @@ impl Confidence {
             Confidence::Sure => "sure",
             Confidence::Tie => "tie",
             Confidence::Unsure => "unsure",
+            Confidence::Beyond => "beyond",
         }
     }
 }
@@ -223,7 +226,11 @@ fn row(curves: &Curves, envelope: &Envelope, question: &AdviceQuery, load: Rate)
     let is_other = |curve: &&Curve| curve.setup != best.setup && load.0 <= curve.max_load * MARGIN;
     let others = curves.all().iter().filter(is_other);
     let second = others.min_by_key(|curve| tail(curve));
-    let confidence = second.map_or(Confidence::Sure, |second| confidence(best, second, tail(best), tail(second), load));
+    let confidence = match second {
+        _ if load.0 > best.max_load => Confidence::Beyond,
+        Some(second) => confidence(best, second, tail(best), tail(second), load),
+        None => Confidence::Sure,
+    };
     AdviceRow {
         load,
         best: best.setup,

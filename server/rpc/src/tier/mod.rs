@@ -50,6 +50,7 @@ pub(crate) fn start<M: MidTier>(
     service: M,
 ) -> Result<Tier, TierError> {
     let options = options.or_policy(builder.policy_factory.as_ref());
+    startup_check::check_for_itself(&options.leaves.0, address)?;
     startup_check::check(&options.leaves.0)?;
     match options.threading {
         ThreadingSetup::Setup(setup) => server::start(builder, address, options, setup, service),

@@ -5,9 +5,8 @@ use crate::service::{GET, GET_MANY, SET};
 use crate::store::{RequestContext, Store, Write, WriteOutcome};
 use leeward_rpc::generator::RequestGenerator;
 use leeward_rpc::wire::Method;
-use leeward_services::definition::{PrepareError, Target};
+use leeward_services::definition::{PrepareError, Target, call_patiently};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 /// Generates a read of one or several pairs, or a write of one, from random bits.
 #[derive(Clone, Debug)]
@@ -118,8 +117,6 @@ pub(super) fn fill(store: &Store, pairs: &Pairs) -> Result<(), &'static str> {
 
 /// Threads that fill a server; each has one pair in flight.
 const FILL_THREADS: usize = 12;
-/// Attempts per pair at a busy server, 100 µs apart: a controller may reject much at its start.
-const ATTEMPTS: usize = 10_000;
 
 /// Stores all pairs at a running server.
 ///
@@ -154,16 +151,11 @@ pub fn store_all(
             }
             let mut payload = Vec::new();
             set(number, pairs.initial_value_len(number), &mut payload);
-            let mut attempts = 0;
-            while let Err(error) = client.call_blocking(SET, payload.clone()) {
-                attempts += 1;
-                // Storing a pair twice does no harm.
-                if !error.is_overload() || attempts == ATTEMPTS {
-                    // Stops the other threads.
-                    next.store(PAIRS, Ordering::Relaxed);
-                    return Err(error.to_string());
-                }
-                std::thread::sleep(Duration::from_micros(100));
+            // Storing a pair twice does no harm.
+            if let Err(error) = call_patiently(&client, SET, &payload) {
+                // Stops the other threads.
+                next.store(PAIRS, Ordering::Relaxed);
+                return Err(error);
             }
         }
     };

@@ -5,7 +5,7 @@ use crate::wire::{self, SEARCH, VOCABULARY};
 use crate::{MatchMode, VocabularyEntry};
 use leeward_rpc::generator::RequestGenerator;
 use leeward_rpc::wire::Method;
-use leeward_services::definition::{PrepareError, Target};
+use leeward_services::definition::{PrepareError, Target, call_patiently};
 use leeward_workload::rng::{Purpose, Rng};
 
 /// Generates a query per request from random bits.
@@ -58,7 +58,7 @@ pub(super) fn fetch_generator(server: &Target<'_>, mix: QueryMix) -> Result<Sear
     for _ in 0..PAGES_MAX {
         let mut rank = Vec::new();
         wire::write_rank(vocabulary.len() as u32, &mut rank);
-        let answer = client.call_blocking(VOCABULARY, rank).map_err(|error| fail(error.to_string()))?;
+        let answer = call_patiently(&client, VOCABULARY, &rank).map_err(fail)?;
         let page = wire::read_page(&answer.payload).map_err(|error| fail(error.to_string()))?;
         documents = page.documents;
         if page.entries.is_empty() {
