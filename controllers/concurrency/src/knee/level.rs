@@ -38,6 +38,7 @@ pub(super) struct Level {
     ticks: f64,
     in_flight_sum: f64,
     is_saturated: bool,
+    was_full: bool,
 }
 
 impl Level {
@@ -67,6 +68,7 @@ impl Level {
             ticks: 0.0,
             in_flight_sum: 0.0,
             is_saturated: true,
+            was_full: false,
         }
     }
 
@@ -85,6 +87,10 @@ impl Level {
             self.own_squares += sojourn_ns * sojourn_ns;
         }
         is_own
+    }
+
+    pub(super) fn on_dispatch(&mut self, in_flight: u32, limit: u32) {
+        self.was_full |= in_flight >= limit;
     }
 
     pub(super) fn on_tick(&mut self, tick: &Tick, limit: u32) {
@@ -133,6 +139,11 @@ impl Level {
     /// Whether every place at the backend was taken all the time: only then did the limit bind.
     pub(super) fn is_saturated(&self) -> bool {
         self.is_saturated
+    }
+
+    /// Whether a request has taken the last place.
+    pub(super) fn was_full(&self) -> bool {
+        self.was_full
     }
 
     /// Time since the change of the limit.

@@ -24,7 +24,9 @@
 //!    its sockets late has a long sojourn, and answers more for it.
 //!
 //! A level is measured when the requests of a higher one have left. A level in which the queue of
-//! the proxy was empty teaches nothing, for the limit did not bind. The tail is the larger of the
+//! the proxy was empty at times does not tell R, for the limit did not always bind. But bursts must
+//! not stay at a limit that was right for another time: where it has bound at times and the answers
+//! were quick, it grows by √L (decision 110). The tail is the larger of the
 //! 95th percentile, the sojourn by Little's law (it sees requests without an answer) and the age of
 //! the oldest unread byte, where that is known. When that age is late, the limit falls by half at
 //! once, and again when no more requests than it allows are at the backend.
@@ -81,6 +83,9 @@ const UNQUEUED: f64 = 0.60;
 const FEW: u32 = 4;
 /// Share of the limit in flight below which the limit does not bind.
 const IDLE: f64 = 0.5;
+/// Time that is allowed over the tail, from which on answers are so quick that more requests at the
+/// backend do no harm.
+const QUICK: f64 = 2.0;
 /// Weight of an answer in the running mean of the sojourn: the last 20 answers.
 const WEIGHT: f64 = 0.05;
 
@@ -127,6 +132,8 @@ pub struct Knee {
     kept_ns: Option<f64>,
     /// The limit, while it is lifted.
     unlifted: Option<f64>,
+    /// Whether the level before was one of bursts that the limit held back.
+    was_burst: bool,
 }
 
 impl Knee {
@@ -147,6 +154,7 @@ impl Knee {
             gain: Gain::default(),
             kept_ns: None,
             unlifted: None,
+            was_burst: false,
         }
     }
 
@@ -247,7 +255,23 @@ impl Knee {
             (TAIL_SHARE * self.objective_ns / self.tail_ns(tick).max(1.0)).max(MIN_FACTOR)
         };
         if !self.level.is_saturated() {
-            return self.begin_level(now, self.limit * bound.min(1.0));
+            let is_idle = self.level.mean_in_flight() < self.limit * IDLE;
+            let is_quick = sojourn_ns <= self.gain.tolerance() * self.baseline_ns || bound >= QUICK;
+            // The requests of a burst have waited for places, and those at the backend did not. Once
+            // is not enough: so ends every overload.
+            let is_burst = is_idle && is_quick && self.level.was_full();
+            let is_second = std::mem::replace(&mut self.was_burst, is_burst);
+            let next = match bound {
+                bound if bound < 1.0 => self.limit * bound,
+                _ if is_burst && is_second => self.limit + self.limit.sqrt(),
+                _ => self.limit,
+            };
+            if is_idle && bound <= MIN_FACTOR {
+                // What was so late belongs to the former limit, and with few requests per second it
+                // would be among the latest ones for many levels.
+                self.tail.clear();
+            }
+            return self.begin_level(now, next);
         }
         let factor = (self.gain.tolerance() * unqueued).clamp(MIN_FACTOR, MAX_FACTOR);
         let next = factor * self.limit + self.limit.sqrt();
@@ -331,6 +355,10 @@ fn unread_ns(tick: &Tick) -> f64 {
 impl ConcurrencyLimit for Knee {
     fn set_objective(&mut self, objective: Nanos) {
         self.objective_ns = objective.0 as f64;
+    }
+
+    fn on_dispatch(&mut self, _: Time, in_flight: u32) {
+        self.level.on_dispatch(in_flight, self.limit());
     }
 
     fn on_response(&mut self, response: &Response) {

@@ -96,3 +96,31 @@ fn a_service_that_reads_late_gets_what_it_needs() {
         assert!(share >= 0.9, "{case}: {share} of {best:?}");
     }
 }
+
+/// Bursts of some ten requests that the backend answers in time, and one pause of it. The limit binds
+/// for a part of each burst only, and must come back all the same.
+#[test]
+fn bursts_are_answered_as_before_after_a_pause() {
+    for (length, period, pause) in [(25, 500, 1_000), (25, 500, 300), (75, 500, 1_000), (20, 2_000, 1_000)] {
+        let bursts = (0..40_000 / period).flat_map(|index| {
+            let begin = MS * (index * period);
+            [(begin, 1.0), (begin + MS * length, 1e-9)]
+        });
+        let demand = Demand::Steps(bursts.chain([(MS * 40_000, 0.0)]).collect());
+        let silence = Feature::Silence { from: MS * 6_000, to: MS * (6_000 + pause) };
+        let objective = MS * 100;
+        let case = Case { features: vec![silence], objective, demand, ..case(8, ServiceTime::Constant(MS * 20)) };
+        let all = knee(&case, 1);
+        let lost = |from: u64, to: u64| -> (u64, u64) {
+            let slots = slots(&all, MS * from, MS * to);
+            (slots.iter().map(|slot| slot.rejected).sum(), slots.iter().map(|slot| slot.good).sum())
+        };
+        let (before, after) = (lost(2_000, 6_000), lost(30_000, 40_000));
+        assert_eq!(
+            (before.0, after.0),
+            (0, 0),
+            "rejected of bursts of {length} ms each {period} ms, a pause of {pause} ms"
+        );
+        assert!(after.1 * 4 >= before.1 * 9, "{before:?} {after:?}");
+    }
+}

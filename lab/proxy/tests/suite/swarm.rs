@@ -14,8 +14,8 @@ const SECOND: Nanos = Nanos::from_secs(1);
 /// Seconds of a history before the end, in which nothing happens but an overload.
 const EVENTS: u64 = 16;
 const BACK: u64 = 2;
-const JUDGED: u64 = 2;
-/// Least goodput of the end, as a share of the capacity: two seconds of a single core are noise.
+const JUDGED: u64 = 4;
+/// Least goodput of the end, as a share of the capacity: four seconds of a single core are noise.
 const LEAST: f64 = 0.9;
 
 fn draw(seed: u64) -> Case {
