@@ -94,7 +94,7 @@ class Dataset:
         table.write_parquet(str(path))
 
     def table(self) -> _leeward.Table:
-        """Reads all rows into memory, in the order of the grid. Warns if some are not written yet."""
+        """Reads all rows into memory, in the order of the grid. Warns of an unfinished sweep."""
         if not self.complete:
             warnings.warn(f"{self.folder}: an unfinished sweep: {self.progress}; the same call of sweep() continues it", stacklevel=4)
         return _leeward.Table.read_parquet(self.files).dense()

@@ -164,7 +164,7 @@ def sweep(
 
 
 def digest_of(cls: type) -> str:
-    """Digest of a class's source, or of its code where there is no source, with its base classes."""
+    """Digest of a class's source, with its base classes; of its code where it has no source."""
     digest = hashlib.sha256(repr(getattr(cls, "params", {})).encode())
     for one in cls.__mro__:
         if one in (object, Controller):

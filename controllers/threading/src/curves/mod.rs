@@ -150,8 +150,8 @@ impl Curves {
         self.filter(|setup| setup.setup().map_or(Fanout::Async, |setup| setup.fanout) == fanout)
     }
 
-    /// Returns the curve with the largest maximum load; of equals the one with the lowest p99 there,
-    /// else the first.
+    /// Returns the curve with the largest maximum load; of equals the one with the lowest p99
+    /// there, else the first.
     pub fn strongest(&self) -> &Curve {
         let p99 = |curve: &Curve| curve.points.last().map_or(f64::MAX, |point| point.p99_us);
         let is_stronger =

@@ -97,8 +97,8 @@ fn a_service_that_reads_late_gets_what_it_needs() {
     }
 }
 
-/// Bursts of some ten requests that the backend answers in time, and one pause of it. The limit binds
-/// for a part of each burst only, and must come back all the same.
+/// Bursts of some ten requests that the backend answers in time, and one pause of it. The limit
+/// binds for a part of each burst only, and must come back all the same.
 #[test]
 fn bursts_are_answered_as_before_after_a_pause() {
     for (length, period, pause) in [(25, 500, 1_000), (25, 500, 300), (75, 500, 1_000), (20, 2_000, 1_000)] {
