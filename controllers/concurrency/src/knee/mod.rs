@@ -257,8 +257,8 @@ impl Knee {
         if !self.level.is_saturated() {
             let is_idle = self.level.mean_in_flight() < self.limit * IDLE;
             let is_quick = sojourn_ns <= self.gain.tolerance() * self.baseline_ns || bound >= QUICK;
-            // The requests of a burst have waited for places, those at the backend have not. Once is
-            // not enough: so ends every overload.
+            // The requests of a burst have waited for places, those at the backend have not. Once
+            // is not enough: so ends every overload.
             let is_burst = is_idle && is_quick && self.level.was_full();
             let is_second = std::mem::replace(&mut self.was_burst, is_burst);
             let next = match bound {
