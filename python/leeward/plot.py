@@ -216,7 +216,7 @@ def _variants(table: _leeward.Table) -> list[tuple[str, str]]:
 
 
 def _rows_of(table: _leeward.Table, only: str | None, by: str, where: Mapping[str, Any] | None) -> list[bool]:
-    """True for each row to draw: of the rows of `only`, or of all, those with the values of `where`.
+    """True for each row to draw: of the rows of `only`, or of all, those with values of `where`.
 
     Raises `ResultsError` if there are several variants, and neither `only` nor `by` separates them:
     a mean over several variants has no meaning.

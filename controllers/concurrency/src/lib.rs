@@ -115,6 +115,9 @@ pub trait ConcurrencyLimit: Send {
     /// Takes note of a response.
     fn on_response(&mut self, response: &Response);
 
+    /// Takes note of a request that gives its place up after `waited`: it hangs, and was no load.
+    fn on_hang(&mut self, _now: Time, _waited: Nanos) {}
+
     /// Takes note of the state of the proxy, every [`TICK`].
     fn on_tick(&mut self, tick: &Tick);
 

@@ -6,8 +6,8 @@
 //! simulation as a panic without a message, which `patience` turns back into the exception.
 //!
 //! A thread may not be in a call when the interpreter ends: Python would end the thread in the
-//! middle of Rust's frames, which aborts the process. So whoever stops waiting for a run first ends its
-//! calls, and so does [`end_at_exit`].
+//! middle of Rust's frames, which aborts the process. So whoever stops waiting for a run first ends
+//! its calls, and so does [`end_at_exit`].
 
 use crate::patience::Raised;
 use pyo3::exceptions::PyKeyboardInterrupt;

@@ -121,10 +121,10 @@ pub struct Dispatcher<T> {
 
 /// Mean sojourns after which a request may hang.
 const HANG_SOJOURNS: u64 = 8;
-/// Answers per place, and least number of places that are counted so, by which a request is
-/// overtaken. A backend that takes turns overtakes a long request by fewer.
+/// Answers per request at the backend when it was sent, and least number of these, by which a
+/// request is overtaken. A backend that takes turns overtakes a long request by fewer.
 const OVERTAKEN: u64 = 2;
-const LEAST_PLACES: u64 = 8;
+const LEAST_PLACES: u64 = 4;
 /// Requests that may always wait, if there are as many places.
 const MOST_SPARE: usize = 8;
 
@@ -328,17 +328,28 @@ impl<T> Dispatcher<T> {
         self.pools[self.backends[backend].pool].answers()
     }
 
-    /// Whether a request gives its place up that might hang when there were `answers`: others
-    /// overtake it, so that it does not wait for what they wait for. Without this, a hundredth of
-    /// the requests would take all places and lock out the others.
+    /// Answers of a backend from which others have overtaken a request that was just sent: twice as
+    /// many as are there now, of which half may have been there before it.
+    pub fn overtaken_at(&self, backend: usize) -> u64 {
+        let pool = &self.pools[self.backends[backend].pool];
+        pool.answers() + OVERTAKEN * u64::from(pool.in_flight()).max(LEAST_PLACES)
+    }
+
+    /// Whether a request gives its place up that has waited for so long: there are as many answers
+    /// as [`Dispatcher::overtaken_at`] has said when it was sent, so that it does not wait for what
+    /// others wait for. Without this, a hundredth of the requests would take all places and lock
+    /// out the others.
     ///
     /// Where such requests have all places, nothing can overtake them. Now and then one of them
     /// gives its place up for a trial.
-    pub fn gives_up_place(&mut self, now: Time, backend: usize, answers: u64) -> bool {
-        let least = OVERTAKEN * u64::from(self.limit(backend)).max(LEAST_PLACES);
+    pub fn gives_up_place(&mut self, now: Time, backend: usize, waited: Nanos, overtaken_at: u64) -> bool {
         let objective = self.settings.objective;
-        self.answers(backend).saturating_sub(answers) >= least
-            || self.pools[self.backends[backend].pool].begins_trial(now, objective)
+        let is_overtaken = self.answers(backend) >= overtaken_at;
+        let pool = &mut self.pools[self.backends[backend].pool];
+        if is_overtaken {
+            pool.note_hang(now, waited);
+        }
+        is_overtaken || pool.begins_trial(now, objective)
     }
 
     /// Pools whose backends get requests.

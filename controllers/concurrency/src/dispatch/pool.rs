@@ -159,6 +159,10 @@ impl Pool {
         self.limit.on_dispatch(now, self.in_flight);
     }
 
+    pub(super) fn note_hang(&mut self, now: Time, waited: Nanos) {
+        self.limit.on_hang(now, waited);
+    }
+
     pub(super) fn release(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
     }

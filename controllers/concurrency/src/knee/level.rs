@@ -1,8 +1,8 @@
 //! Measurement of one level: what the backend does while a limit stands. Does not contain the
 //! choice of the next level ([`super`]).
 
-use crate::{Response, Tick};
-use leeward_core::units::Time;
+use crate::{Response, TICK, Tick};
+use leeward_core::units::{Nanos, Time};
 
 /// Answers below which a mean is noise: 64 of exponential times have an error of an eighth.
 pub(super) const ENOUGH_ANSWERS: f64 = 64.0;
@@ -91,6 +91,15 @@ impl Level {
 
     pub(super) fn on_dispatch(&mut self, in_flight: u32, limit: u32) {
         self.was_full |= in_flight >= limit;
+    }
+
+    /// Takes note of a request that was at the backend for so long and was no load: it does not
+    /// count for Little's law.
+    pub(super) fn on_hang(&mut self, now: Time, waited: Nanos) {
+        if self.is_drained {
+            let counted = now.since(self.begun).min(waited);
+            self.in_flight_sum = (self.in_flight_sum - counted.0 as f64 / TICK.0 as f64).max(0.0);
+        }
     }
 
     pub(super) fn on_tick(&mut self, tick: &Tick, limit: u32) {

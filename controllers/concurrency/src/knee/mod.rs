@@ -175,8 +175,9 @@ impl Knee {
         }
         let longest_ns = TAIL_SHARE * self.objective_ns;
         let is_unread = unread_ns(tick) > longest_ns;
-        // So long without enough answers is late, too.
-        let is_silent = self.level.elapsed_ns(tick.now) > longest_ns;
+        // So long without enough answers is late, too, unless those that come are quick.
+        let is_slower = self.level.answers() == 0.0 || opening.is_slower(self.mean_ns);
+        let is_silent = is_slower && self.level.elapsed_ns(tick.now) > longest_ns;
         if !is_unread && !is_silent && !opening.has_answers && self.level.answers() > 0.0 {
             opening.has_answers = true;
             self.phase = Phase::Open(opening);
@@ -190,9 +191,12 @@ impl Knee {
             return;
         }
         let in_flight = f64::from(tick.in_flight);
-        let sojourn = in_flight * self.level.elapsed_ns(tick.now) / self.level.answers().max(1.0);
-        let overloaded = opening.on_interval(&self.level, tick.now);
-        let first = if sojourn.max(self.tail_ns(tick)) > longest_ns { Some(in_flight / 2.0) } else { overloaded };
+        let little = in_flight * self.level.elapsed_ns(tick.now) / self.level.answers().max(1.0);
+        let sojourn = if is_slower { little } else { self.mean_ns };
+        let overloaded = opening.on_interval(&self.level, tick.now, self.mean_ns);
+        let percentile = self.tail.quantile(0.95).0 as f64;
+        let first =
+            if sojourn.max(percentile).max(unread_ns(tick)) > longest_ns { Some(in_flight / 2.0) } else { overloaded };
         match first {
             None => {
                 self.limit = (2.0 * self.level.mean_in_flight()).clamp(FIRST_LIMIT, f64::from(UNLIMITED));
@@ -374,6 +378,10 @@ impl ConcurrencyLimit for Knee {
         if is_own || !matches!(self.phase, Phase::Dip { .. }) {
             self.tail.push(response.sojourn());
         }
+    }
+
+    fn on_hang(&mut self, now: Time, waited: Nanos) {
+        self.level.on_hang(now, waited);
     }
 
     fn on_tick(&mut self, tick: &Tick) {

@@ -17,6 +17,8 @@ const MIN_ANSWERS: f64 = 15.0;
 const GROWTH: f64 = 1.5;
 /// Growth of the answers, as a share of the growth of the requests, below which the requests queue.
 const LEAST_GAIN: f64 = 0.15;
+/// Growth of the sojourn from which there is a queue.
+const SLOWER: f64 = 1.25;
 /// First limit as a multiple of the requests with which the answers stopped growing.
 const ROOM: f64 = 1.5;
 /// Weight of a new interval in the averages.
@@ -27,6 +29,8 @@ const WEIGHT: f64 = 0.3;
 pub(super) struct Opening {
     requests: f64,
     rate: f64,
+    /// Mean sojourn of the answers then, ns.
+    mean_ns: f64,
     /// Whether an answer has come. Intervals begin with it: until then there is no rate.
     pub(super) has_answers: bool,
 }
@@ -42,19 +46,26 @@ impl Opening {
         level.elapsed_ns(now) >= mean_ns.max(MIN_NS) && level.answers() >= MIN_ANSWERS
     }
 
-    /// Takes note of an interval; returns the first limit if the backend is overloaded.
-    pub(super) fn on_interval(&mut self, level: &Level, now: Time) -> Option<f64> {
+    /// Whether answers take longer than they did: in a queue they do. Requests that hang take
+    /// places, too, and bring no answers, but leave the others as quick as they were.
+    pub(super) fn is_slower(&self, mean_ns: f64) -> bool {
+        self.mean_ns == 0.0 || mean_ns > self.mean_ns * SLOWER
+    }
+
+    /// Takes note of an interval; returns the first limit if the backend is overloaded. `mean_ns`
+    /// is the mean sojourn of the latest answers.
+    pub(super) fn on_interval(&mut self, level: &Level, now: Time, mean_ns: f64) -> Option<f64> {
         let (requests, rate) = (level.mean_in_flight(), level.answers() / level.elapsed_ns(now));
         if self.rate == 0.0 {
-            (self.requests, self.rate) = (requests, rate);
+            (self.requests, self.rate, self.mean_ns) = (requests, rate, mean_ns);
         } else if requests < self.requests * GROWTH {
             if rate > self.rate || requests < self.requests {
                 self.requests += WEIGHT * (requests - self.requests);
                 self.rate += WEIGHT * (rate - self.rate);
             }
         } else if rate / self.rate - 1.0 >= LEAST_GAIN * (requests / self.requests - 1.0) {
-            (self.requests, self.rate) = (requests, rate);
-        } else {
+            (self.requests, self.rate, self.mean_ns) = (requests, rate, mean_ns);
+        } else if self.is_slower(mean_ns) {
             return Some(self.requests * ROOM);
         }
         None

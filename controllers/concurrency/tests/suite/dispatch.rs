@@ -366,17 +366,17 @@ fn full() -> Dispatcher<u64> {
 fn a_request_hangs_that_many_others_overtake() {
     let mut dispatcher = full();
     assert_eq!(dispatcher.hang_after(0), Nanos::from_millis(100));
-    let first = dispatcher.answers(0);
+    let overtaken_at = dispatcher.overtaken_at(0);
     let mut overtaken = 0;
     for turn in 0..40_u64 {
         let now = Time(100_000_000 + turn * 1_000_000);
-        if !dispatcher.gives_up_place(now, 0, first) {
+        if !dispatcher.gives_up_place(now, 0, Nanos(now.0), overtaken_at) {
             overtaken = turn + 1;
         }
         let answer = Answer { now, dispatched: Time(now.0 - 20_000_000), outcome: Outcome::Completed };
         dispatcher.answer(0, &answer);
     }
-    assert_eq!(overtaken, 16, "twice as many as eight places");
+    assert_eq!(overtaken, 8, "twice as many as are there");
     assert_eq!(dispatcher.hang_after(0), Nanos::from_millis(160), "eight times as long as others");
 }
 
@@ -384,7 +384,8 @@ fn a_request_hangs_that_many_others_overtake() {
 fn where_all_requests_may_hang_one_place_is_tried_ever_more_seldom() {
     let mut dispatcher = full();
     // Another request takes the place each time, and hangs, too.
-    let is_trial = |tick: &u64| dispatcher.gives_up_place(Time(tick * 10_000_000), 0, 0);
+    let is_trial =
+        |tick: &u64| dispatcher.gives_up_place(Time(tick * 10_000_000), 0, Nanos(tick * 10_000_000), u64::MAX);
     let trials: Vec<u64> = (1..1_000).filter(is_trial).collect();
     assert_eq!(trials, [11, 31, 71, 151, 311, 631], "10 ms each: pauses of 100, 200, 400 ms and so on");
 }

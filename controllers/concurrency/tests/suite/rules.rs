@@ -208,3 +208,25 @@ fn a_stop_of_the_backend_is_recovered_from() {
         assert!((8..=28).contains(&limit), "{limit} from {before}: {:?}, told: {is_told}", proxy.limits);
     }
 }
+
+/// A tenth or a third of the requests hang without work. The others are as quick as ever.
+#[test]
+fn requests_that_hang_are_no_overload() {
+    for (hanging, objective) in [(2, MS * 200), (9, MS * 200), (9, MS * 100)] {
+        let mut limit = build("knee", objective);
+        for tick in 3..6_000_u64 {
+            let now = Time(tick * TICK.0);
+            let hung = if tick < 500 { 0 } else { hanging };
+            // One answer a tick after 20 ms, and for each place that is given up another one hangs.
+            let response =
+                Response { now, dispatched: Time(now.0 - 20_000_000), outcome: Outcome::Completed, in_flight: 2 };
+            limit.on_response(&response);
+            if hung > 0 && tick % (20 / hanging) == 0 {
+                limit.on_hang(now, objective);
+            }
+            let in_flight = 2 + hung as u32;
+            limit.on_tick(&Tick { now, in_flight, queued: 0, has_starved: true, oldest_unread: None });
+            assert!(limit.limit() >= 64, "{} at {now:?} with {hanging} that hang", limit.limit());
+        }
+    }
+}

@@ -2,6 +2,7 @@
 //! not contain the judgement ([`leeward_concurrency::dispatch`]).
 
 use super::{Admission, Stream};
+use leeward_core::units::Nanos;
 use leeward_host::sync::lock;
 use std::time::Duration;
 
@@ -13,18 +14,17 @@ const SHORTEST: Duration = Duration::from_millis(50);
 pub(crate) struct HangWatch {
     /// Wait after which the request is looked at; `None`: it is not, any more.
     next: Option<Duration>,
-    /// Answers of the backend at the first look.
-    answers: Option<u64>,
+    /// Answers of the backend from which others have overtaken it.
+    overtaken_at: u64,
 }
 
 impl HangWatch {
     /// Watches a request that begins to wait.
     pub(crate) fn new(admission: &Admission, stream: &Stream) -> HangWatch {
-        let next = stream.backend().map(|backend| {
-            let after = lock(&admission.0.state).dispatcher.hang_after(backend);
-            Duration::from_nanos(after.0)
-        });
-        HangWatch { next, answers: None }
+        let Some(backend) = stream.backend() else { return HangWatch::default() };
+        let state = lock(&admission.0.state);
+        let (after, overtaken_at) = (state.dispatcher.hang_after(backend), state.dispatcher.overtaken_at(backend));
+        HangWatch { next: Some(Duration::from_nanos(after.0)), overtaken_at }
     }
 
     /// Wait after which [`HangWatch::look`] has something to do.
@@ -39,8 +39,9 @@ impl HangWatch {
         }
         self.next = stream.backend().and_then(|backend| {
             let mut state = lock(&admission.0.state);
-            let earlier = *self.answers.get_or_insert(state.dispatcher.answers(backend));
-            let hangs = state.dispatcher.gives_up_place(admission.now(), backend, earlier);
+            let now = admission.now();
+            let so_long = Nanos(waited.as_nanos() as u64);
+            let hangs = state.dispatcher.gives_up_place(now, backend, so_long, self.overtaken_at);
             drop(state);
             if hangs {
                 stream.record_hang();
