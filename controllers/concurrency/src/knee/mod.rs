@@ -168,6 +168,7 @@ impl Knee {
     fn open(&mut self, mut opening: Opening, tick: &Tick) {
         if tick.in_flight <= FEW && tick.oldest_unread.is_none() {
             opening.has_answers = false;
+            opening.mean_ns = self.mean_ns;
             self.limit = FIRST_LIMIT;
             self.phase = Phase::Open(opening);
             self.level = Level::begin_at_once(tick.now);

@@ -29,8 +29,8 @@ const WEIGHT: f64 = 0.3;
 pub(super) struct Opening {
     requests: f64,
     rate: f64,
-    /// Mean sojourn of the answers then, ns.
-    mean_ns: f64,
+    /// Mean sojourn of the answers then, or while there were few requests, ns.
+    pub(super) mean_ns: f64,
     /// Whether an answer has come. Intervals begin with it: until then there is no rate.
     pub(super) has_answers: bool,
 }
@@ -57,7 +57,10 @@ impl Opening {
     pub(super) fn on_interval(&mut self, level: &Level, now: Time, mean_ns: f64) -> Option<f64> {
         let (requests, rate) = (level.mean_in_flight(), level.answers() / level.elapsed_ns(now));
         if self.rate == 0.0 {
-            (self.requests, self.rate, self.mean_ns) = (requests, rate, mean_ns);
+            (self.requests, self.rate) = (requests, rate);
+            if self.mean_ns == 0.0 {
+                self.mean_ns = mean_ns;
+            }
         } else if requests < self.requests * GROWTH {
             if rate > self.rate || requests < self.requests {
                 self.requests += WEIGHT * (requests - self.requests);
