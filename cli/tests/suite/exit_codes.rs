@@ -1,9 +1,11 @@
 //! Exit codes of all commands, by one rule: 2 for a wrong input, 1 for a failure at run time. A new
 //! command fails here until it has its rows.
 
+use rustix::net::{self, AddressFamily, SocketType};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
@@ -313,6 +315,16 @@ struct Fixture {
     folder: tempfile::TempDir,
     server: std::process::Child,
     names: Vec<(&'static str, String)>,
+    /// Keeps its port: no other test gets it, and nobody listens there.
+    _closed: OwnedFd,
+}
+
+/// A port that refuses connections: the socket is bound and does not listen.
+fn closed_port() -> (OwnedFd, String) {
+    let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    net::bind(&socket, &SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    let address = SocketAddr::try_from(net::getsockname(&socket).unwrap()).unwrap();
+    (socket, address.to_string())
 }
 
 impl Fixture {
@@ -320,8 +332,8 @@ impl Fixture {
         let folder = tempfile::tempdir().unwrap();
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         std::fs::write(folder.path().join("text"), "a text of no meaning\n").unwrap();
-        let vacant = || TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).unwrap().to_string();
-        let (closed, admin) = (vacant(), vacant());
+        let (socket, closed) = closed_port();
+        let admin = TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).unwrap().to_string();
         let mut server = Command::new(env!("CARGO_BIN_EXE_leeward"));
         server.args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--until-input-ends", "--admin", &admin]);
         let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -337,7 +349,7 @@ impl Fixture {
             ("{admin}", admin),
             ("{rpc}", rpc),
         ];
-        Fixture { folder, server, names }
+        Fixture { folder, server, names, _closed: socket }
     }
 
     /// Runs a line; returns a description if the exit code or the output is wrong.

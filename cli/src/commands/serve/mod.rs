@@ -118,6 +118,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let mut builder = builder.connection_limit(connections(args) as usize);
     let mut warnings = args.service.unused_warnings();
     warnings.extend(args::repeated_cpu(&args.cpus));
+    warnings.extend(threading::unused_cores(args));
     warnings.extend(threading::oversubscription(args));
     warnings.iter().for_each(|warning| _ = writeln!(std::io::stderr(), "warning: {warning}"));
     let backend = args.service.open(args.cores.max.into())?;

@@ -67,6 +67,15 @@ pub(super) fn load_policy(args: &mut ServeArgs, slo: Nanos) -> Result<Option<Pol
     Ok(Some(PolicyFactory::new(cpus as u16, make)))
 }
 
+/// Warning if `--cores` or `--allocator` is given for a tier: `--threading` says what it runs on.
+pub(super) fn unused_cores(args: &ServeArgs) -> Option<String> {
+    let text = args.service.values.text(THREADING).filter(|_| args.service.accepts(THREADING))?;
+    let written = |name: &&&str| args.written.iter().any(|written| written == **name);
+    let given: Vec<String> = ["cores", "allocator"].iter().filter(written).map(|name| format!("--{name}")).collect();
+    let have = if given.len() == 1 { "has" } else { "have" };
+    (!given.is_empty()).then(|| format!("{} {have} no effect on a tier under --threading {text}", given.join(" and ")))
+}
+
 /// Warning if a setup has more polling threads than there are CPUs, since they take the CPUs from
 /// each other.
 pub(super) fn oversubscription(args: &ServeArgs) -> Option<String> {
