@@ -136,6 +136,11 @@ impl Stream {
         }
     }
 
+    /// Time for which the backend has taken no more of the request's body; `None`: it has all of it.
+    pub(crate) fn unread_wait(&self, now: Time) -> Option<Nanos> {
+        (self.sent.load(Ordering::Relaxed) == 0).then(|| self.backend_wait(now))
+    }
+
     /// Records that the client failed to send the request.
     pub(crate) fn record_client_failure(&self, failure: ClientFailure) {
         self.client_failure.store(failure as u8, Ordering::Relaxed);

@@ -1,8 +1,8 @@
 //! Connections of HTTP/2 to one backend, each of which serves many requests at a time. Does not
 //! contain sockets or requests.
 //!
-//! Mostly there is one. A second one is opened while all streams of the first are in use. A dead
-//! peer is found by TCP's probes, not by HTTP/2's PING: servers of gRPC end connections that ping
+//! Mostly there is one. A second one is opened while all streams of the first are in use, or the
+//! backend leaves a body unread, which takes the window of its connection. A dead peer is found by TCP's probes, not by HTTP/2's PING: servers of gRPC end connections that ping
 //! them more often than every few minutes.
 
 use crate::http::request_body::RequestBody;

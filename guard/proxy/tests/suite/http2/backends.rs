@@ -2,7 +2,7 @@
 
 use super::harness::{
     Arrived, Client, DATA, END_HEADERS, END_STREAM, Frames, HEADERS, Http2Backend, RST_STREAM, SETTINGS, answer,
-    fields, post, request, run,
+    fields, post, read, request, run, write,
 };
 use crate::harness::{connect, metric, settle, start};
 use bytes::Bytes;
@@ -236,6 +236,39 @@ fn a_second_connection_opens_when_all_streams_are_used() {
         assert_eq!(by_connection[..4], [10, 10, 10, 5]);
     });
     assert_eq!(settle(&proxy).completed, 35);
+}
+
+/// A body that its handler does not read takes the window of its connection.
+#[test]
+fn a_body_that_is_not_read_holds_no_others_up() {
+    let backend = Http2Backend::start(|mut arrived: Arrived| async move {
+        if arrived.path() == "/unread" {
+            let _ = poll_fn(|context| arrived.respond.poll_reset(context)).await;
+        } else {
+            let text = arrived.connection.to_string();
+            let _ = read(&mut arrived.body).await;
+            arrived.answer(200, &text).await;
+        }
+    });
+    let proxy = start(&[backend.to()], "threads = 1");
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        let (unread, mut body) = client.send(post("/unread"), false).await;
+        let upload = tokio::spawn(async move { write(&mut body, Bytes::from(vec![0; 8 << 20]), true).await });
+        while backend.heads.lock().unwrap().is_empty() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // Until the connection is full, and the proxy has noticed that. What has no body needs no
+        // window.
+        let mut other = Client::to(&proxy).await;
+        while other.get("/").await.text() == "0" {
+            sleep(Duration::from_millis(10)).await;
+        }
+        assert_eq!(other.ask(post("/"), Some(b"body")).await.text(), "1");
+        upload.abort();
+        drop(unread);
+    });
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 2);
 }
 
 /// Before it has stated them, a backend's settings are not known: what is too much is sent again.
