@@ -136,7 +136,7 @@ impl Stream {
         }
     }
 
-    /// Time for which the backend has taken no more of the request's body; `None`: it has all of it.
+    /// Time for which the backend has taken no more of the request's body; `None`: it has it all.
     pub(crate) fn unread_wait(&self, now: Time) -> Option<Nanos> {
         (self.sent.load(Ordering::Relaxed) == 0).then(|| self.backend_wait(now))
     }

@@ -2,8 +2,9 @@
 //! contain sockets or requests.
 //!
 //! Mostly there is one. A second one is opened while all streams of the first are in use, or the
-//! backend leaves a body unread, which takes the window of its connection. A dead peer is found by TCP's probes, not by HTTP/2's PING: servers of gRPC end connections that ping
-//! them more often than every few minutes.
+//! backend leaves a body unread, which takes the window of its connection. A dead peer is found by
+//! TCP's probes, not by HTTP/2's PING: servers of gRPC end connections that ping them more often
+//! than every few minutes.
 
 use crate::http::request_body::RequestBody;
 use hyper::client::conn::http2::{self, SendRequest};
