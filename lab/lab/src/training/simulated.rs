@@ -40,7 +40,7 @@ impl SimulatedTier {
         arrivals: Arrivals,
         seed: u64,
     ) -> Result<Self, RunError> {
-        let registry = leeward_controllers::builtin();
+        let registry = leeward_sim::oracle::registry();
         let runs = plan(scenario, &registry, seed)?;
         let mut tiers = runs.iter().filter(|run| run.config.tier.is_some());
         let found = tiers.clone().find(|run| name.is_none_or(|name| run.service.text == name));
