@@ -1,4 +1,4 @@
-//! Progress of long work on stderr: a live line in a terminal, and a line a minute in a log.
+//! Progress of long work on stderr: a live line in a terminal, at most a line a minute in a log.
 
 use std::io::{IsTerminal, Write as _};
 use std::sync::Mutex;

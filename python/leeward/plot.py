@@ -7,6 +7,7 @@ figure.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -230,9 +231,9 @@ def _rows_of(table: _leeward.Table, only: str | None, by: str, where: Mapping[st
     rows = [only is None or label == only for label in labels]
     for name, value in (where or {}).items():
         values = table.column(_field("where", name))
-        if value not in values:
+        if not any(is_equal(one, value) for one in values):
             raise ResultsError(f"where: no row has {name}={shown(value)}; accepted: {', '.join(sorted({_short(one) for one in values}))}")
-        rows = [keep and one == value for keep, one in zip(rows, values)]
+        rows = [keep and is_equal(one, value) for keep, one in zip(rows, values)]
     return rows
 
 
@@ -252,9 +253,14 @@ def _refuse_mixture(table: _leeward.Table, rows: list[bool], apart: Sequence[str
     first: dict[tuple[Any, ...], tuple[Any, ...]] = {}
     same = zip(*(table.column(name) for name in [*apart, "seed"]))
     for keep, key, rest in zip(rows, same, zip(*(table.column(name) for name in others))):
-        if not keep or (found := first.setdefault(key, rest)) == rest:
+        if not keep:
             continue
-        different = [name for name, one, other in zip(others, found, rest) if one != other]
+        if key not in first:
+            first[key] = rest
+            continue
+        different = [name for name, one, other in zip(others, first[key], rest) if one != other]
+        if not different:
+            raise ResultsError("several runs of one seed that no column of the table tells apart; accepted: results of one workload")
         how = f"by={different[0]}, or " if by and len(different) == 1 else ""
         raise ResultsError(f"several values of {' and '.join(different)} in one line or cell; accepted: {how}where={{{different[0]!r}: …}}")
 
@@ -267,6 +273,13 @@ def measured(table: _leeward.Table, field: str) -> list[Any]:
     if field not in LATENCIES or "throughput_rps" not in table.names:
         return values
     return [value if answered else None for value, answered in zip(values, table.column("throughput_rps"))]
+
+
+def is_equal(one: Any, value: Any) -> bool:
+    """True for equal values; shares and multiples of the capacity are rounded."""
+    if isinstance(one, float) and isinstance(value, int | float):
+        return math.isclose(one, value, rel_tol=1e-6)
+    return bool(one == value)
 
 
 def _grouped(table: _leeward.Table, rows: list[bool], x: str, y: str, by: str) -> dict[Any, dict[Any, list[float]]]:

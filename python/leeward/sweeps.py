@@ -173,6 +173,8 @@ def digest_of(cls: type) -> str:
             digest.update(inspect.getsource(one).encode())
         except (OSError, TypeError):
             for name, member in sorted(vars(one).items()):
+                if name in ("__firstlineno__", "__doc__"):
+                    continue
                 code = getattr(member, "__code__", None)
                 digest.update(f"{name} {code_of(code) if code else member}".encode() if code or isinstance(member, int | float | str | dict) else b"")
     return digest.hexdigest()[:16]
@@ -180,7 +182,7 @@ def digest_of(cls: type) -> str:
 
 def code_of(code: Any) -> str:
     """What a function does, without its place in a file."""
-    inner = [code_of(one) if hasattr(one, "co_code") else repr(one) for one in code.co_consts]
+    inner = [code_of(one) if hasattr(one, "co_code") else repr(sorted(map(repr, one)) if isinstance(one, frozenset) else one) for one in code.co_consts]
     return f"{code.co_code.hex()} {code.co_names} {code.co_varnames} {inner}"
 
 
@@ -277,7 +279,7 @@ def _plan(spec: Spec) -> dict[str, Any]:
     python = [f"{label}={cls.__module__}.{cls.__qualname__} {digest_of(cls)}" for label, cls, _ in scenario.python]
     texts = [scenario.text, *scenario.overrides, *(value for _, values in spec.axes for value in values)]
     return {
-        "format": 1,
+        "format": 2,
         "scenario": scenario.name,
         "text_sha256": hashlib.sha256(scenario.text.encode()).hexdigest(),
         "overrides": list(scenario.overrides),

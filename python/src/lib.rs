@@ -26,6 +26,7 @@ mod table;
 mod trace;
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 /// The module `leeward._leeward`.
 #[pymodule]
@@ -54,5 +55,8 @@ fn _leeward(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(trace::trace_timeline, module)?)?;
     let at_exit = wrap_pyfunction!(controller::ask::end_at_exit, module)?;
     module.py().import("atexit")?.call_method1("register", (at_exit,))?;
+    let forked = PyDict::new(module.py());
+    forked.set_item("after_in_child", wrap_pyfunction!(controller::ask::forget_threads, module)?)?;
+    module.py().import("os")?.call_method("register_at_fork", (), Some(&forked))?;
     Ok(())
 }

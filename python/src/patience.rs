@@ -53,7 +53,8 @@ pub(crate) struct Raised(pub(crate) PyErr);
 /// Runs `work` on a thread of its own, without the interpreter.
 ///
 /// After Ctrl-C, or if `stop` is set, this sets `cancel`, ends the calls into controllers of
-/// `slots` and returns: runs in progress check `cancel` before their next event.
+/// `slots`, for which it waits a second at most, and returns: runs in progress check `cancel`
+/// before their next event.
 pub(crate) fn run_in_thread<T: Send + 'static>(
     py: Python<'_>,
     cancel: &Arc<AtomicBool>,

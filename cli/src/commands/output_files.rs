@@ -62,14 +62,20 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|there| there.is_symlink())
 }
 
-/// Writes `text` to `path` atomically. A device, a pipe or a symbolic link is written to, never
-/// replaced.
+/// Writes `text` to `path`: a file atomically, behind a symbolic link, too. A device, a pipe or
+/// what another program has open, such as `/dev/stdout`, is written to, never replaced.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    if is_link(path) || fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        let file = File::options().write(true).create(is_link(path)).truncate(is_link(path)).open(path);
+    let is_open = is_link(path) && ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder));
+    if is_open || fs::metadata(path).is_ok_and(|there| !there.is_file()) {
+        let file = File::options().append(true).open(path);
         let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
         return written.with_context(|| format!("writing {}", path.display())).map_err(file_failure);
     }
+    if is_link(path) && fs::metadata(path).is_err() {
+        return fs::write(path, text).with_context(|| format!("writing {}", path.display())).map_err(file_failure);
+    }
+    let resolved = if is_link(path) { fs::canonicalize(path) } else { Ok(path.to_path_buf()) };
+    let path = &resolved.with_context(|| format!("writing {}", path.display())).map_err(file_failure)?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));

@@ -184,20 +184,21 @@ const FIXED_WINDOWS: u64 = 200;
 /// The rule by which a run settles and ends.
 fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Segment]) -> StoppingRule {
     let run = &scenario.run;
-    // The start of a slow period is a shift, as one of the demand is.
-    let slow = scenario.server.slow.map(|slow| slow.start).filter(|start| *start > run.warmup);
-    let fixed = |end: Nanos| StoppingRule {
-        observation: Observation::FixedTimes {
-            measured_from: run.warmup,
-            until: slow.map_or(end, |start| start.min(end)),
-        },
-        window: (end / FIXED_WINDOWS).max(Nanos(1_000)),
-        min_windows: MIN_WINDOWS,
-        min_answers: 0,
-        settle_within: run.warmup,
-        measure_within: run.duration,
-        precision: run.precision,
-        min_responses: run.min_requests,
+    // The start and the end of a slow period are shifts, as those of the demand are.
+    let ends = scenario.server.slow.map(|slow| [slow.start, slow.end]);
+    let slow = ends.into_iter().flatten().find(|at| *at > run.warmup);
+    let fixed = |end: Nanos| {
+        let until = slow.map_or(end, |shift| shift.min(end));
+        StoppingRule {
+            observation: Observation::FixedTimes { measured_from: run.warmup, until },
+            window: (until / FIXED_WINDOWS).max(Nanos(1_000)),
+            min_windows: MIN_WINDOWS,
+            min_answers: 0,
+            settle_within: run.warmup,
+            measure_within: run.duration,
+            precision: run.precision,
+            min_responses: run.min_requests,
+        }
     };
     match (demand, run.settle) {
         ([only], Some(settle)) => {

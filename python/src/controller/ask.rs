@@ -122,6 +122,9 @@ impl Drop for InterpreterState {
 
 /// Calls `call` with the interpreter; does not return if `call` raises.
 pub(super) fn call_python<T>(slot: u64, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> T {
+    if IS_CLOSING.load(Ordering::SeqCst) {
+        raise(PyKeyboardInterrupt::new_err("the interpreter ends"));
+    }
     let watch = INTERPRETER_STATE.with(|interpreter_state| {
         let mut interpreter_state = interpreter_state.borrow_mut();
         Arc::clone(&interpreter_state.get_or_insert_with(InterpreterState::new).watch)
@@ -188,6 +191,15 @@ pub(crate) fn interrupt(py: Python<'_>, slots: &[u64]) {
 const LAST_WAIT: Duration = Duration::from_secs(3);
 /// Time between two looks at the calls.
 const LOOK: Duration = Duration::from_millis(5);
+
+/// Forgets all threads: a process that was forked has none of them.
+#[pyfunction]
+pub(crate) fn forget_threads() {
+    // A thread of the parent may have held it.
+    if let Ok(mut watches) = WATCHES.try_lock() {
+        watches.clear();
+    }
+}
 
 /// Ends all calls, and the threads that made them. Python calls this before it ends.
 #[pyfunction]

@@ -163,6 +163,12 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let requests =
         Catalogue::builtin().requests(&args.service).map_err(|error| Failure::Input(anyhow!("--service: {error}")))?;
     let warmup = warmup(args)?;
+    if requests.service_times().is_none() && args.payload != PAYLOAD {
+        let (given, service) = (args.payload, &args.service);
+        let message =
+            format!("--payload {given}: requests to `{service}` have an argument of their own; accepted: without it");
+        return Err(Failure::Input(anyhow!(message)));
+    }
     // The service time of a service that is not synthetic cannot be chosen.
     let times = requests.service_times().cloned().unwrap_or(ServiceTime::Constant(Nanos::from_micros(1)));
     let wish = load_spec(args, times)?;
@@ -184,12 +190,6 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         steps.show("preparing the requests");
         requests.prepare(&server).map_err(|error| prepare_failure(error, &server))?
     };
-    if ask.is_some() && args.payload != PAYLOAD {
-        let (given, service) = (args.payload, &args.service);
-        let message =
-            format!("--payload {given}: requests to `{service}` have an argument of their own; accepted: without it");
-        return Err(Failure::Input(anyhow!(message)));
-    }
     let config = LoadConfig {
         budget,
         timeout: timeout(args)?,

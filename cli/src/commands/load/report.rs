@@ -46,8 +46,8 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
         let codes = report.failures.iter().map(|(code, count)| format!("{code} {count}"));
         text += &format!("failures               {} in all\n", codes.collect::<Vec<_>>().join(", "));
     }
-    // Unanswered requests have no latency; without these lines a server that answers only cheap
-    // requests would look fast.
+    // Without these lines a server that answers only cheap requests would look fast: what was not
+    // sent has no latency, and what was not answered has its age at the end.
     let totals = &report.totals;
     if totals.too_long > 0 {
         text += &format!(

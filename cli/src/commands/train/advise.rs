@@ -80,7 +80,7 @@ pub(crate) fn advise(args: &AdviseArgs) -> Result<(), Failure> {
     if trained.timed_out {
         highest = Rate(highest.0.min(all.1.0));
         if highest.0 < lowest.0 {
-            let message = "the budget ended before the lowest load was measured; increase --budget";
+            let message = "the budget ended before enough loads were measured; increase --budget";
             return Err(Failure::Runtime(anyhow!(message)));
         }
     }

@@ -121,7 +121,7 @@ pub struct Dispatcher<T> {
 
 /// Mean sojourns after which a request may hang.
 const HANG_SOJOURNS: u64 = 8;
-/// Answers per request at the backend when it was sent, and least number of these, by which a
+/// Answers per request that was there when it was sent, and least number of these, by which a
 /// request is overtaken. A backend that takes turns overtakes a long request by fewer.
 const OVERTAKEN: u64 = 2;
 const LEAST_PLACES: u64 = 4;
@@ -329,10 +329,10 @@ impl<T> Dispatcher<T> {
     }
 
     /// Answers of a backend from which others have overtaken a request that was just sent: twice as
-    /// many as are there now, of which half may have been there before it.
+    /// many as requests are there that get answers, of which half may have been there before it.
     pub fn overtaken_at(&self, backend: usize) -> u64 {
         let pool = &self.pools[self.backends[backend].pool];
-        pool.answers() + OVERTAKEN * u64::from(pool.in_flight()).max(LEAST_PLACES)
+        pool.answers() + OVERTAKEN * pool.answered_in_flight().max(LEAST_PLACES)
     }
 
     /// Whether a request gives its place up that has waited for so long: there are as many answers

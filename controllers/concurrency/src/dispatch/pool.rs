@@ -20,6 +20,9 @@ pub(super) struct Pool {
     has_starved: bool,
     /// Running mean of the time at the backend, ns; 0 before the first answer.
     mean_ns: f64,
+    /// Running mean of the time between two answers, ns, and the time of the last one.
+    gap_ns: f64,
+    answered: Time,
     /// Answers so far.
     all_answers: u64,
     /// Answers since the last tick, and their running mean per ns while all places were taken.
@@ -41,6 +44,8 @@ impl Pool {
             in_flight: 0,
             has_starved: true,
             mean_ns: 0.0,
+            gap_ns: 0.0,
+            answered: Time::ZERO,
             all_answers: 0,
             answers: 0,
             rate: 0.0,
@@ -116,6 +121,12 @@ impl Pool {
         is_due
     }
 
+    /// Requests that are there and get answers, by Little's law: without those that hang.
+    pub(super) fn answered_in_flight(&self) -> u64 {
+        let by_little = self.mean_ns / self.gap_ns.max(1.0);
+        (by_little as u64).min(u64::from(self.in_flight))
+    }
+
     pub(super) fn answers(&self) -> u64 {
         self.all_answers
     }
@@ -171,6 +182,9 @@ impl Pool {
         let sojourn = response.sojourn();
         let weight = if self.mean_ns == 0.0 { 1.0 } else { WEIGHT };
         self.mean_ns += weight * (sojourn.0 as f64 - self.mean_ns);
+        // Without requests there are no answers: that is no gap between them.
+        let gap_ns = response.now.since(std::mem::replace(&mut self.answered, response.now)).0 as f64;
+        self.gap_ns += weight * (gap_ns.min(self.mean_ns) - self.gap_ns);
         self.all_answers += 1;
         self.answers += 1;
         self.margin.push(sojourn);

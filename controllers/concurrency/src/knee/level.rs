@@ -39,6 +39,8 @@ pub(super) struct Level {
     in_flight_sum: f64,
     is_saturated: bool,
     was_full: bool,
+    /// Time of the last answer.
+    answered: Time,
 }
 
 impl Level {
@@ -69,6 +71,7 @@ impl Level {
             in_flight_sum: 0.0,
             is_saturated: true,
             was_full: false,
+            answered: now,
         }
     }
 
@@ -76,6 +79,7 @@ impl Level {
     /// counts for the level under which its request was sent.
     pub(super) fn on_response(&mut self, response: &Response) -> bool {
         self.answers += 1.0;
+        self.answered = response.now;
         if self.answers >= self.turned.0 + self.turnover {
             self.turned = (self.answers, response.now);
         }
@@ -153,6 +157,11 @@ impl Level {
     /// Whether a request has taken the last place.
     pub(super) fn was_full(&self) -> bool {
         self.was_full
+    }
+
+    /// Time without an answer.
+    pub(super) fn silence_ns(&self, now: Time) -> f64 {
+        now.since(self.answered).0 as f64
     }
 
     /// Time since the change of the limit.

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! 1. *Opening*: the limit begins at 64 and doubles until more requests in flight bring no more
-//!    answers, or the answers are nearly late. A smaller first number would cost seconds where the
+//!    answers, and these take longer or requests wait; or until the answers are nearly late. A
+//!    smaller first number would cost seconds where the
 //!    best one is large; without any, a flood could not be taken back.
 //! 2. *Descent*: the limit falls by halves as long as the sojourn falls with it, or is late. The
 //!    queue at the backend is gone when it does not.
@@ -176,9 +177,12 @@ impl Knee {
         }
         let longest_ns = TAIL_SHARE * self.objective_ns;
         let is_unread = unread_ns(tick) > longest_ns;
-        // So long without enough answers is late, too, unless those that come are quick.
-        let is_slower = self.level.answers() == 0.0 || opening.is_slower(self.mean_ns);
-        let is_silent = is_slower && self.level.elapsed_ns(tick.now) > longest_ns;
+        // Where no request waits for a place, and answers are as quick as ever, there is no queue.
+        // What is at the backend without an answer hangs.
+        let is_quiet = self.level.silence_ns(tick.now) > longest_ns;
+        let may_queue = tick.queued > 0 || is_quiet || self.level.answers() == 0.0 || opening.is_slower(self.mean_ns);
+        // So long without enough answers is late, too.
+        let is_silent = may_queue && self.level.elapsed_ns(tick.now) > longest_ns;
         if !is_unread && !is_silent && !opening.has_answers && self.level.answers() > 0.0 {
             opening.has_answers = true;
             self.phase = Phase::Open(opening);
@@ -193,14 +197,17 @@ impl Knee {
         }
         let in_flight = f64::from(tick.in_flight);
         let little = in_flight * self.level.elapsed_ns(tick.now) / self.level.answers().max(1.0);
-        let sojourn = if is_slower { little } else { self.mean_ns };
-        let overloaded = opening.on_interval(&self.level, tick.now, self.mean_ns);
+        let sojourn = if may_queue { little } else { self.mean_ns };
+        let overloaded = opening.on_interval(&self.level, tick.now, self.mean_ns, may_queue);
         let percentile = self.tail.quantile(0.95).0 as f64;
         let first =
             if sojourn.max(percentile).max(unread_ns(tick)) > longest_ns { Some(in_flight / 2.0) } else { overloaded };
         match first {
             None => {
-                self.limit = (2.0 * self.level.mean_in_flight()).clamp(FIRST_LIMIT, f64::from(UNLIMITED));
+                // What hangs is no reason for more requests.
+                if may_queue || opening.is_current(&self.level) {
+                    self.limit = (2.0 * self.level.mean_in_flight()).clamp(FIRST_LIMIT, f64::from(UNLIMITED));
+                }
                 self.phase = Phase::Open(opening);
                 self.level = Level::begin_at_once(tick.now);
             }
@@ -243,6 +250,7 @@ impl Knee {
     /// Follows the sojourn, and begins a dip when it is due.
     fn track(&mut self, tick: &Tick) {
         let now = tick.now;
+        let was_burst = std::mem::take(&mut self.was_burst);
         let (answers, elapsed_ns) = self.level.throughput(now);
         if let Some(limit) = self.unlifted.take() {
             if self.level.is_saturated() {
@@ -261,14 +269,15 @@ impl Knee {
         };
         if !self.level.is_saturated() {
             let is_idle = self.level.mean_in_flight() < self.limit * IDLE;
-            let is_quick = sojourn_ns <= self.gain.tolerance() * self.baseline_ns || bound >= QUICK;
+            let is_short = bound.is_finite() && bound >= QUICK;
+            let is_quick = is_short || sojourn_ns <= self.gain.tolerance() * self.baseline_ns;
             // The requests of a burst have waited for places, those at the backend have not. Once
             // is not enough: so ends every overload.
             let is_burst = is_idle && is_quick && self.level.was_full();
-            let is_second = std::mem::replace(&mut self.was_burst, is_burst);
+            self.was_burst = is_burst;
             let next = match bound {
                 bound if bound < 1.0 => self.limit * bound,
-                _ if is_burst && is_second => self.limit + self.limit.sqrt(),
+                _ if is_burst && was_burst => self.limit + self.limit.sqrt(),
                 _ => self.limit,
             };
             if is_idle && bound <= MIN_FACTOR {
@@ -389,6 +398,7 @@ impl ConcurrencyLimit for Knee {
         self.level.on_tick(tick, self.limit());
         if self.is_unread(tick) {
             let limit = self.unlifted.take().unwrap_or(self.limit);
+            self.was_burst = false;
             return self.begin_level(tick.now, limit * MIN_FACTOR);
         }
         match self.phase {

@@ -1,5 +1,5 @@
 //! Detection of overload while the limit doubles: more requests at the backend bring no more
-//! answers. Does not contain what happens then ([`super`]).
+//! answers, and there may be a queue. Does not contain what happens then ([`super`]).
 
 use super::level::Level;
 use crate::UNLIMITED;
@@ -52,9 +52,14 @@ impl Opening {
         self.mean_ns == 0.0 || mean_ns > self.mean_ns * SLOWER
     }
 
+    /// Whether an interval has not many more requests than the last that brought more answers.
+    pub(super) fn is_current(&self, level: &Level) -> bool {
+        level.mean_in_flight() < self.requests * GROWTH
+    }
+
     /// Takes note of an interval; returns the first limit if the backend is overloaded. `mean_ns`
-    /// is the mean sojourn of the latest answers.
-    pub(super) fn on_interval(&mut self, level: &Level, now: Time, mean_ns: f64) -> Option<f64> {
+    /// is the mean sojourn of the latest answers; without `may_queue` there is no overload.
+    pub(super) fn on_interval(&mut self, level: &Level, now: Time, mean_ns: f64, may_queue: bool) -> Option<f64> {
         let (requests, rate) = (level.mean_in_flight(), level.answers() / level.elapsed_ns(now));
         if self.rate == 0.0 {
             (self.requests, self.rate) = (requests, rate);
@@ -68,7 +73,7 @@ impl Opening {
             }
         } else if rate / self.rate - 1.0 >= LEAST_GAIN * (requests / self.requests - 1.0) {
             (self.requests, self.rate, self.mean_ns) = (requests, rate, mean_ns);
-        } else if self.is_slower(mean_ns) {
+        } else if may_queue {
             return Some(self.requests * ROOM);
         }
         None

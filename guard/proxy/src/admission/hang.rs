@@ -34,11 +34,14 @@ impl HangWatch {
 
     /// Looks at the request, which has waited for so long, and frees its place if it hangs.
     pub(crate) fn look(&mut self, admission: &Admission, stream: &Stream, waited: Duration) {
-        if self.next.is_none_or(|next| waited < next) {
-            return;
-        }
+        let Some(next) = self.next else { return };
         self.next = stream.backend().and_then(|backend| {
             let mut state = lock(&admission.0.state);
+            if waited < next {
+                // The backend has got a piece of the request meanwhile.
+                self.overtaken_at = state.dispatcher.overtaken_at(backend);
+                return Some(next);
+            }
             let now = admission.now();
             let so_long = Nanos(waited.as_nanos() as u64);
             let hangs = state.dispatcher.gives_up_place(now, backend, so_long, self.overtaken_at);
