@@ -9,8 +9,8 @@
 //!
 //! 1. *Opening*: the limit begins at 64 and doubles until more requests in flight bring no more
 //!    answers, and these take longer or requests wait; or until the answers are nearly late. A
-//!    smaller first number would cost seconds where the
-//!    best one is large; without any, a flood could not be taken back.
+//!    smaller first number would cost seconds where the best one is large; without any, a flood
+//!    could not be taken back.
 //! 2. *Descent*: the limit falls by halves as long as the sojourn falls with it, or is late. The
 //!    queue at the backend is gone when it does not.
 //! 3. *Tracking*: the equation above, as in Envoy's filter (`super::gradient`), but by the mean. A

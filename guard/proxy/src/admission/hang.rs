@@ -38,8 +38,10 @@ impl HangWatch {
         self.next = stream.backend().and_then(|backend| {
             let mut state = lock(&admission.0.state);
             if waited < next {
-                // The backend has got a piece of the request meanwhile.
-                self.overtaken_at = state.dispatcher.overtaken_at(backend);
+                // The backend has got a piece of the request meanwhile, or the timer was early.
+                if waited < next / 2 {
+                    self.overtaken_at = state.dispatcher.overtaken_at(backend);
+                }
                 return Some(next);
             }
             let now = admission.now();
