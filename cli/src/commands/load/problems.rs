@@ -78,7 +78,7 @@ pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem
     } else if totals.offered > 0 && totals.too_long == totals.offered {
         let why = "every request is longer than the server accepts, or than a datagram";
         doubts.push(MeasurementProblem::Failed(format!("{why}: set a smaller --payload")));
-    } else if measured.offered > 0 && measured.completed + measured.timed_out + measured.dropped + measured.failed == 0
+    } else if measured.offered > 0 && measured.failed + report.latency_from_send.count + report.reject_delay.count == 0
     {
         doubts.push(MeasurementProblem::Failed("no request was answered after the warm-up".into()));
     }
