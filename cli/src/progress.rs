@@ -42,57 +42,72 @@ impl Log {
     }
 }
 
-/// A progress bar that is cleared when dropped.
-pub(crate) struct Bar {
-    bar: ProgressBar,
-    log: Option<Log>,
+/// Where progress goes. A live line is cleared when dropped.
+enum Display {
+    Live(ProgressBar),
+    Log(Log),
 }
+
+impl Display {
+    /// A line made by `live` in a terminal, else a log.
+    fn new(title: &str, live: impl FnOnce() -> ProgressBar) -> Display {
+        if std::io::stderr().is_terminal() { Display::Live(live()) } else { Display::Log(Log::new(title)) }
+    }
+}
+
+impl Drop for Display {
+    fn drop(&mut self) {
+        if let Display::Live(bar) = self {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+/// Progress as a share of all runs.
+pub(crate) struct Bar(Display);
 
 impl Bar {
     /// Shows `title`; a closed terminal requests a stop through `interrupt`.
     pub(crate) fn new(title: &str, interrupt: &Interrupt) -> Bar {
-        if !std::io::stderr().is_terminal() {
-            return Bar { bar: ProgressBar::hidden(), log: Some(Log::new(title)) };
-        }
-        hangup::stop_on_hangup(interrupt);
-        let bar = ProgressBar::new(0).with_message(title.to_string());
-        if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {pos}/{len} runs, {elapsed}{left}") {
-            bar.set_style(style.with_key("left", time_left));
-        }
-        Bar { bar, log: None }
+        Bar(Display::new(title, || {
+            hangup::stop_on_hangup(interrupt);
+            let bar = ProgressBar::new(0).with_message(title.to_string());
+            if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {pos}/{len} runs, {elapsed}{left}") {
+                bar.set_style(style.with_key("left", time_left));
+            }
+            bar
+        }))
     }
 
     /// Shows the progress.
     pub(crate) fn show(&self, progress: Progress) {
-        if let Some(log) = &self.log {
-            return log.show(&format!("{} of {} runs", progress.done, progress.total));
+        match &self.0 {
+            Display::Log(log) => log.show(&format!("{} of {} runs", progress.done, progress.total)),
+            Display::Live(bar) => {
+                bar.set_length(progress.total as u64);
+                bar.set_position(progress.done as u64);
+                // Enable ticks only now: a bar without a length looks full.
+                bar.enable_steady_tick(Duration::from_millis(250));
+                bar.tick();
+            }
         }
-        self.bar.set_length(progress.total as u64);
-        self.bar.set_position(progress.done as u64);
-        // Enable ticks only now: a bar without a length looks full.
-        self.bar.enable_steady_tick(Duration::from_millis(250));
-        self.bar.tick();
     }
 }
 
 /// Progress without a known number of steps: shows the current step as text.
-pub(crate) struct Spinner {
-    bar: ProgressBar,
-    log: Option<Log>,
-}
+pub(crate) struct Spinner(Display);
 
 impl Spinner {
     /// Shows `title`.
     pub(crate) fn new(title: &str) -> Spinner {
-        if !std::io::stderr().is_terminal() {
-            return Spinner { bar: ProgressBar::hidden(), log: Some(Log::new(title)) };
-        }
-        let spinner = ProgressBar::new_spinner().with_prefix(title.to_string());
-        if let Ok(style) = ProgressStyle::with_template("{prefix}: {msg} {elapsed}") {
-            spinner.set_style(style);
-        }
-        spinner.enable_steady_tick(Duration::from_millis(250));
-        Spinner { bar: spinner, log: None }
+        Spinner(Display::new(title, || {
+            let spinner = ProgressBar::new_spinner().with_prefix(title.to_string());
+            if let Ok(style) = ProgressStyle::with_template("{prefix}: {msg} {elapsed}") {
+                spinner.set_style(style);
+            }
+            spinner.enable_steady_tick(Duration::from_millis(250));
+            spinner
+        }))
     }
 
     /// Like [`Spinner::new`]; a closed terminal requests a stop through `interrupt`.
@@ -103,16 +118,10 @@ impl Spinner {
 
     /// Shows the current step.
     pub(crate) fn show(&self, step: &str) {
-        if let Some(log) = &self.log {
-            return log.show(step);
+        match &self.0 {
+            Display::Log(log) => log.show(step),
+            Display::Live(bar) => bar.set_message(step.to_string()),
         }
-        self.bar.set_message(step.to_string());
-    }
-}
-
-impl Drop for Spinner {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }
 
@@ -120,12 +129,6 @@ impl Drop for Spinner {
 fn time_left(state: &ProgressState, out: &mut dyn std::fmt::Write) {
     if state.pos() > 0 {
         let _ = write!(out, ", {} left", HumanDuration(state.eta()));
-    }
-}
-
-impl Drop for Bar {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }
 

@@ -37,7 +37,7 @@ SHORT = {
     "rtt": "rtt_us",
     "slo": "slo_us",
 }
-LATENCIES = ("mean_us", "p50_us", "p90_us", "p99_us", "p999_us")
+LATENCIES = ("mean_us", "p50_us", "p99_us", "p999_us")
 MARKERS = ("o", "s", "D", "^", "v", "P", "X", "*")
 HEADINGS = {name: (heading, unit) for name, heading, unit in _leeward.fields()}
 

@@ -2,7 +2,7 @@
 //! a temporary file and renamed, so that no reader sees a partial file.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, anyhow};
@@ -65,24 +65,25 @@ fn is_link(path: &Path) -> bool {
 /// Writes `text` to `path`: a file atomically, behind a symbolic link, too. A device, a pipe or
 /// what another program has open, such as `/dev/stdout`, is written to, never replaced.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    try_write(path, text).with_context(|| format!("writing {}", path.display())).map_err(file_failure)
+}
+
+fn try_write(path: &Path, text: &str) -> io::Result<()> {
     let is_open = is_link(path) && ["/dev", "/proc"].iter().any(|folder| path.starts_with(folder));
     if is_open || fs::metadata(path).is_ok_and(|there| !there.is_file()) {
-        let file = File::options().append(true).open(path);
-        let written = file.and_then(|mut file| file.write_all(text.as_bytes()));
-        return written.with_context(|| format!("writing {}", path.display())).map_err(file_failure);
+        return File::options().append(true).open(path)?.write_all(text.as_bytes());
     }
     if is_link(path) && fs::metadata(path).is_err() {
-        return fs::write(path, text).with_context(|| format!("writing {}", path.display())).map_err(file_failure);
+        return fs::write(path, text); // makes the file that the link names
     }
-    let resolved = if is_link(path) { fs::canonicalize(path) } else { Ok(path.to_path_buf()) };
-    let path = &resolved.with_context(|| format!("writing {}", path.display())).map_err(file_failure)?;
+    let path = if is_link(path) { fs::canonicalize(path)? } else { path.to_path_buf() };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let beside = path.with_file_name(format!(".{name}.{}", std::process::id()));
-    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, path));
+    let written = fs::write(&beside, text).and_then(|()| fs::rename(&beside, &path));
     if written.is_err() {
         let _ = fs::remove_file(&beside);
     }
-    written.with_context(|| format!("writing {}", path.display())).map_err(file_failure)
+    written
 }
 
 /// Writes `text` to `name` in `folder`, which is created if missing.

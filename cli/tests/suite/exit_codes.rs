@@ -1,6 +1,7 @@
 //! Exit codes of all commands, by one rule: 2 for a wrong input, 1 for a failure at run time. A new
 //! command fails here until it has its rows.
 
+use leeward_testkit::net::free_address;
 use rustix::net::{self, AddressFamily, SocketType};
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -333,7 +334,7 @@ impl Fixture {
         std::fs::create_dir(folder.path().join("folder")).unwrap();
         std::fs::write(folder.path().join("text"), "a text of no meaning\n").unwrap();
         let (socket, closed) = closed_port();
-        let admin = TcpListener::bind("127.0.0.1:0").and_then(|taken| taken.local_addr()).unwrap().to_string();
+        let admin = free_address().to_string();
         let mut server = Command::new(env!("CARGO_BIN_EXE_leeward"));
         server.args(["serve", "--listen", "127.0.0.1:0", "--idle", "block", "--until-input-ends", "--admin", &admin]);
         let mut server = server.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();

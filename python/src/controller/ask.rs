@@ -132,7 +132,7 @@ pub(super) fn call_python<T>(slot: u64, call: impl FnOnce(Python<'_>) -> PyResul
     watch.slot.store(slot, Ordering::Relaxed);
     // Only this thread writes the counter. Calls are never nested.
     let calls = watch.calls.load(Ordering::Relaxed);
-    // Before the check, so that `end_at_exit` sees the call, or the call that all have ended.
+    // Before the check: `end_at_exit` sees this call, or this call sees that the end has begun.
     watch.calls.store(calls + 1, Ordering::SeqCst);
     if IS_CLOSING.load(Ordering::SeqCst) {
         watch.calls.store(calls + 2, Ordering::Relaxed);

@@ -69,17 +69,17 @@ pub(crate) fn train(args: &TrainArgs) -> Result<(), Failure> {
             .to_string(),
         );
     }
-    stdout::print(&format!("{}{}", text::curves(&file.curves), summary(&trained, &args.out)))
+    let cut = if trained.timed_out { CUT_SHORT } else { "" };
+    stdout::print(&format!("{}{cut}{}", text::curves(&file.curves), summary(&trained, &args.out)))
 }
+
+const CUT_SHORT: &str = "cut short     the budget ended before all loads were measured; increase --budget\n";
 
 fn summary(trained: &TrainingOutcome, out: &Path) -> String {
     let mut text = String::new();
     if !trained.excluded.is_empty() {
         let names: Vec<String> = trained.excluded.iter().map(ToString::to_string).collect();
         text += &format!("left out      {}: they sustain less than two of the loads\n", names.join(", "));
-    }
-    if trained.timed_out {
-        text += "cut short     the budget ended before all loads were measured; increase --budget\n";
     }
     text + &format!("curves        {} from {} measurements\n", out.display(), trained.measurements)
 }

@@ -323,11 +323,6 @@ impl<T> Dispatcher<T> {
         self.settings.objective.max(self.mean_sojourn(backend) * HANG_SOJOURNS)
     }
 
-    /// Answers of a backend, or of all that share its limit.
-    pub fn answers(&self, backend: usize) -> u64 {
-        self.pools[self.backends[backend].pool].answers()
-    }
-
     /// Answers of a backend from which others have overtaken a request that was just sent: twice as
     /// many as requests are there that get answers, of which half may have been there before it.
     pub fn overtaken_at(&self, backend: usize) -> u64 {
@@ -344,8 +339,8 @@ impl<T> Dispatcher<T> {
     /// gives its place up for a trial.
     pub fn gives_up_place(&mut self, now: Time, backend: usize, waited: Nanos, overtaken_at: u64) -> bool {
         let objective = self.settings.objective;
-        let is_overtaken = self.answers(backend) >= overtaken_at;
         let pool = &mut self.pools[self.backends[backend].pool];
+        let is_overtaken = pool.answers() >= overtaken_at;
         if is_overtaken {
             pool.note_hang(now, waited);
         }

@@ -199,9 +199,11 @@ impl Knee {
         let little = in_flight * self.level.elapsed_ns(tick.now) / self.level.answers().max(1.0);
         let sojourn = if may_queue { little } else { self.mean_ns };
         let overloaded = opening.on_interval(&self.level, tick.now, self.mean_ns, may_queue);
-        let percentile = self.tail.quantile(0.95).0 as f64;
-        let first =
-            if sojourn.max(percentile).max(unread_ns(tick)) > longest_ns { Some(in_flight / 2.0) } else { overloaded };
+        let first = if sojourn.max(self.percentile_ns()).max(unread_ns(tick)) > longest_ns {
+            Some(in_flight / 2.0)
+        } else {
+            overloaded
+        };
         match first {
             None => {
                 // What hangs is no reason for more requests.
@@ -355,10 +357,14 @@ impl Knee {
             && self.is_late(unread_ns(tick))
     }
 
+    /// The 95th percentile of the latest answers, ns.
+    fn percentile_ns(&mut self) -> f64 {
+        self.tail.quantile(0.95).0 as f64
+    }
+
     /// Time by which nearly all answers come, ns.
     fn tail_ns(&mut self, tick: &Tick) -> f64 {
-        let percentile = self.tail.quantile(0.95).0 as f64;
-        percentile.max(self.level.littles_sojourn_ns(tick.now)).max(unread_ns(tick))
+        self.percentile_ns().max(self.level.littles_sojourn_ns(tick.now)).max(unread_ns(tick))
     }
 }
 
