@@ -109,7 +109,7 @@ capi-header:
 	LEEWARD_RENEW_HEADER=1 cargo test --locked -p leeward-capi --test suite header::the_committed
 
 capi-bench: capi
-	$(CC) -O2 -Itarget/capi/include guard/capi/bench/requests.c -o target/capi/bench target/capi/lib/libleeward.a -lgcc_s -lpthread -ldl -lm
+	$(CC) -O2 -Itarget/capi/include guard/capi/bench/requests.c -o target/capi/bench target/capi/lib/libleeward.a -lpthread -ldl -lm
 	target/capi/bench
 
 # memcached's source of Debian with our patch.

@@ -11,5 +11,5 @@ if(NOT TARGET leeward::leeward)
     set_target_properties(leeward::static PROPERTIES
         IMPORTED_LOCATION "${_leeward_lib}/libleeward.a"
         INTERFACE_INCLUDE_DIRECTORIES "${_leeward_include}"
-        INTERFACE_LINK_LIBRARIES "gcc_s;pthread;dl;m")
+        INTERFACE_LINK_LIBRARIES "pthread;dl;m")
 endif()

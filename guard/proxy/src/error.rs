@@ -19,6 +19,9 @@ pub enum ProxyError {
     /// The settings name no backend.
     #[error("there is no backend")]
     NoBackend,
+    /// A backend is the proxy itself.
+    #[error("the backend {0} is this proxy itself; accepted: other servers")]
+    OwnBackend(String),
     /// A file of certificates is unusable.
     #[error("{section}: {source}")]
     Certificates {

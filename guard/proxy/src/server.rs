@@ -55,11 +55,12 @@ impl Proxy {
         Proxy::start_on(BoundListener::bind(&settings.listen)?, settings)
     }
 
-    /// Reads the files that settings name, and starts nothing.
+    /// Checks the backends, reads the files that settings name, and starts nothing.
     ///
     /// # Errors
-    /// [`ProxyError::Certificates`].
+    /// [`ProxyError::NoBackend`], [`ProxyError::OwnBackend`], [`ProxyError::Certificates`].
     pub fn check(settings: &Settings) -> Result<(), ProxyError> {
+        check_backends(settings, LocalAddress::requested(&settings.listen).as_ref())?;
         Certificates::open(settings).map(drop)
     }
 
@@ -68,12 +69,10 @@ impl Proxy {
     /// # Errors
     /// See [`ProxyError`].
     pub fn start_on(listener: BoundListener, settings: Settings) -> Result<Proxy, ProxyError> {
-        if settings.backends.is_empty() {
-            return Err(ProxyError::NoBackend);
-        }
+        let address = listener.address()?;
+        check_backends(&settings, Some(&address))?;
         let mut settings = limit_connections(settings);
         settings.threads = settings.threads.max(1);
-        let address = listener.address()?;
         let certificates = Certificates::open(&settings)?;
         let counts = Arc::new(Counts::default());
         let accepts = settings.accepts_proxy_protocol;
@@ -157,11 +156,10 @@ impl Proxy {
     /// have other values and keep their old ones until the proxy is started anew.
     ///
     /// # Errors
-    /// The settings name no backend, or a file that they name can't be opened; nothing has changed.
+    /// The settings name no backend, or the proxy itself, or a file that can't be opened; nothing has
+    /// changed.
     pub fn reload(&self, settings: Settings) -> Result<Vec<&'static str>, ProxyError> {
-        if settings.backends.is_empty() {
-            return Err(ProxyError::NoBackend);
-        }
+        check_backends(&settings, Some(&self.address))?;
         let log = OpenedLog::open(&settings.access_log)?;
         let mut certificates = lock(&self.certificates);
         *certificates = certificates.renew(&settings)?;
@@ -227,6 +225,17 @@ impl Drop for Proxy {
 impl std::fmt::Debug for Proxy {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Proxy").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
+/// There are backends, and none of them is the proxy that listens on `own`.
+fn check_backends(settings: &Settings, own: Option<&LocalAddress>) -> Result<(), ProxyError> {
+    if settings.backends.is_empty() {
+        return Err(ProxyError::NoBackend);
+    }
+    match settings.backends.iter().find(|backend| own.is_some_and(|own| backend.is_proxy_itself(own))) {
+        Some(backend) => Err(ProxyError::OwnBackend(backend.to_string())),
+        None => Ok(()),
     }
 }
 

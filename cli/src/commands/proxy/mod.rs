@@ -118,7 +118,7 @@ pub(crate) fn proxy(args: &ProxyArgs) -> Result<(), Failure> {
 fn failure(error: ProxyError) -> Failure {
     match error {
         ProxyError::Listen { .. } => Failure::Input(anyhow!("--listen: {}", stdout::sanitize(&error.to_string()))),
-        ProxyError::Certificates { .. } | ProxyError::AccessLog { .. } => {
+        ProxyError::OwnBackend(_) | ProxyError::Certificates { .. } | ProxyError::AccessLog { .. } => {
             Failure::Input(anyhow!(stdout::sanitize(&error.to_string())))
         }
         _ => Failure::Runtime(anyhow!(error)),

@@ -144,9 +144,10 @@ impl<'a> Operation<'a> {
     }
 }
 
-/// The text of `/debug/config`.
+/// The text of `/debug/config`: a file for `--config`.
 fn config(merged: &FileSettings, reloads: &ReloadCounts) -> String {
-    format!("{merged:#?}\n{}", reloads.describe())
+    let text = merged.to_text().unwrap_or_else(|error| format!("# {error}\n"));
+    format!("# {}\n{text}", reloads.describe())
 }
 
 /// Says something on stderr, on one line.

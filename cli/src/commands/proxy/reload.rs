@@ -60,7 +60,7 @@ impl ReloadCounts {
     pub(super) fn describe(&self) -> String {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         format!(
-            "reloads: {} applied (the last one at {} s since 1970), {} rejected\n",
+            "reloads: {} applied (the last one at {} s since 1970), {} rejected",
             of(&self.applied),
             of(&self.last_applied),
             of(&self.rejected)

@@ -12,7 +12,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{SYSTEM, archive, cc, folder, run};
+use support::{SYSTEM, cc, folder, libraries, run};
 
 const WORK_US: u32 = 400;
 const SLO: Duration = Duration::from_millis(20);
@@ -121,11 +121,11 @@ fn load(port: u16, rate: f64) -> Answers {
 #[test]
 fn the_example_keeps_its_goodput_under_twice_its_capacity() {
     let _alone = serial_guard();
-    let out = tempfile::tempdir().unwrap();
+    let out = libraries();
     let program = out.path().join("server");
     let source = folder().join("examples/server.c");
     let flags = ["-std=c11", "-Wall", "-Wextra", "-Werror", "-O2", "-o"];
-    run(cc("gcc").args(flags).arg(&program).arg(source).arg(archive()).args(SYSTEM));
+    run(cc("gcc").args(flags).arg(&program).arg(source).arg(out.path().join("libleeward.a")).args(SYSTEM));
     let most = 1e6 / f64::from(WORK_US);
     retry_if_busy(|| {
         let load = |slo, share: f64| {

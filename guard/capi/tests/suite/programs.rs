@@ -1,12 +1,12 @@
 //! C programs that use the library: rightly, wrongly, from many threads, and across a fork.
 
-use crate::support::{SYSTEM, archive, cc, folder, run, shared_library};
+use crate::support::{SYSTEM, cc, folder, libraries, run};
 use std::process::Command;
 use tempfile::TempDir;
 
 /// Compiles a program with the static library and runs it.
 fn passes(source: &str, compiler: &str, flags: &[&str]) {
-    let out = tempfile::tempdir().unwrap();
+    let out = libraries();
     let program = out.path().join("program");
     let source = folder().join("tests/c").join(source);
     let language = if source.extension() == Some("cpp".as_ref()) { "-std=c++17" } else { "-std=gnu11" };
@@ -15,7 +15,7 @@ fn passes(source: &str, compiler: &str, flags: &[&str]) {
         .arg(&program)
         .args(flags)
         .arg(source)
-        .arg(archive())
+        .arg(out.path().join("libleeward.a"))
         .args(SYSTEM));
     run_program(&mut Command::new(program));
 }
@@ -43,7 +43,7 @@ fn threads_share_a_gate_and_locks() {
 
 /// `threads.c` with the shared library: the sanitizer then knows that it was compiled without it.
 fn with_thread_sanitizer(flags: &[&str]) -> (Command, TempDir) {
-    let out = shared_library();
+    let out = libraries();
     let program = out.path().join("program");
     let source = folder().join("tests/c/threads.c");
     let library = out.path().join("libleeward.so.0");

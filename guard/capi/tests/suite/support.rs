@@ -9,8 +9,8 @@ pub(crate) fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).into()
 }
 
-/// The static library that Cargo made together with this test.
-pub(crate) fn archive() -> PathBuf {
+/// The archive that Cargo made together with this test.
+fn archive() -> PathBuf {
     let program = std::env::current_exe().expect("the test has a path");
     let built = program.parent().expect("in a folder").read_dir().expect("the folder is readable");
     let archives = built.flatten().map(|file| file.path()).filter(|path| {
@@ -29,7 +29,7 @@ pub(crate) fn cc(name: &str) -> Command {
 }
 
 /// What a program has to be linked with, besides the static library.
-pub(crate) const SYSTEM: [&str; 4] = ["-lpthread", "-ldl", "-lm", "-lgcc_s"];
+pub(crate) const SYSTEM: [&str; 3] = ["-lpthread", "-ldl", "-lm"];
 
 /// Runs a command that must succeed.
 pub(crate) fn run(command: &mut Command) -> Output {
@@ -44,8 +44,8 @@ pub(crate) fn run(command: &mut Command) -> Output {
     output
 }
 
-/// A folder with the shared library, linked as `make capi` does.
-pub(crate) fn shared_library() -> tempfile::TempDir {
+/// A folder with the shared and the static library, linked as `make capi` does.
+pub(crate) fn libraries() -> tempfile::TempDir {
     let out = tempfile::tempdir().expect("a folder is made");
     let script = folder().join("../../scripts/capi");
     run(Command::new(script).arg("link").arg(archive()).arg(out.path()));

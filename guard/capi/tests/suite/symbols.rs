@@ -1,8 +1,9 @@
-//! The shared library: its symbols are the committed ones, and it is never unloaded.
+//! The libraries: their symbols are the committed ones, and the shared one is never unloaded.
 
-use crate::support::{cc, folder, run, shared_library};
+use crate::support::{cc, folder, libraries, run};
 use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 
 /// Names in the version script.
@@ -10,6 +11,18 @@ fn committed() -> BTreeSet<String> {
     let script = fs::read_to_string(folder().join("package/leeward.map")).unwrap();
     let names = script.lines().filter_map(|line| line.trim().strip_suffix(';'));
     names.filter(|name| name.starts_with("lw_")).map(String::from).collect()
+}
+
+/// Lines of `nm` with the symbols that a library gives to others.
+fn defined(library: &Path, flags: &[&str]) -> String {
+    let output = run(Command::new("nm").args(flags).arg("--defined-only").arg(library));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Names of the functions in such lines.
+fn functions(symbols: &str) -> BTreeSet<String> {
+    let lines = symbols.lines().filter(|line| line.contains(" T "));
+    lines.filter_map(|line| line.split(' ').next_back()).map(String::from).collect()
 }
 
 /// Names that the header declares.
@@ -25,25 +38,25 @@ fn declared() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_shared_library_has_the_committed_symbols_with_their_versions() {
-    let out = shared_library();
-    let output = run(Command::new("nm").args(["-D", "--defined-only"]).arg(out.path().join("libleeward.so.0")));
-    let symbols = String::from_utf8_lossy(&output.stdout).into_owned();
-    let exported: BTreeSet<String> = symbols
-        .lines()
-        .filter(|line| line.contains(" T "))
-        .filter_map(|line| line.split(' ').next_back())
-        .map(String::from)
-        .collect();
+fn the_libraries_has_the_committed_symbols_with_their_versions() {
+    let out = libraries();
+    let symbols = defined(&out.path().join("libleeward.so.0"), &["-D"]);
     let expected: BTreeSet<String> = committed().iter().map(|name| format!("{name}@@LEEWARD_0.1")).collect();
-    assert_eq!(exported, expected);
+    assert_eq!(functions(&symbols), expected);
     assert!(symbols.lines().all(|line| line.contains(" T ") || line.contains(" A LEEWARD_0.1")), "{symbols}");
     assert_eq!(declared(), committed(), "leeward.map has the names of leeward.h");
 }
 
 #[test]
+fn the_static_library_can_be_linked_beside_any_other() {
+    let symbols = defined(&libraries().path().join("libleeward.a"), &["-g"]);
+    assert_eq!(functions(&symbols), committed());
+    assert_eq!(symbols.lines().filter(|line| line.contains(' ')).count(), committed().len(), "{symbols}");
+}
+
+#[test]
 fn a_library_that_is_closed_stays_loaded() {
-    let out = shared_library();
+    let out = libraries();
     let program = out.path().join("program");
     let source = folder().join("tests/c/unload.c");
     run(cc("gcc").args(["-std=gnu11", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program).arg(source).arg("-ldl"));

@@ -1,7 +1,8 @@
 //! Address of a backend. Does not contain connections.
 
-use crate::transport::address::{UNIX, socket_path};
+use crate::transport::address::{LocalAddress, UNIX, socket_path};
 use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -106,6 +107,25 @@ impl BackendAddress {
         self.is_http2
     }
 
+    /// Whether it is the proxy that listens on `own`: each request would go round until its head is
+    /// too long. Of names only `localhost` is known here; others are looked up with each connection.
+    pub(crate) fn is_proxy_itself(&self, own: &LocalAddress) -> bool {
+        match (&self.target, own) {
+            (Target::Unix(path), LocalAddress::Unix(own)) => path == own,
+            (Target::Tcp { host, port }, LocalAddress::Tcp(own)) if *port == own.port() => {
+                let host = if host.eq_ignore_ascii_case("localhost") { "127.0.0.1" } else { host };
+                let is_own = |ip: IpAddr| {
+                    // A connection to the unspecified address is one to this machine.
+                    let ip = if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip };
+                    let accepts_family = own.is_ipv6() || ip.is_ipv4();
+                    ip == own.ip() || own.ip().is_unspecified() && accepts_family && is_of_this_machine(ip)
+                };
+                host.parse().is_ok_and(is_own)
+            }
+            _ => false,
+        }
+    }
+
     /// The host, without brackets; `None`: it is a Unix socket.
     pub(crate) fn host(&self) -> Option<&str> {
         match &self.target {
@@ -113,6 +133,11 @@ impl BackendAddress {
             Target::Unix(_) => None,
         }
     }
+}
+
+/// The system binds sockets to addresses of this machine only.
+fn is_of_this_machine(ip: IpAddr) -> bool {
+    ip.is_loopback() || UdpSocket::bind((ip, 0)).is_ok()
 }
 
 #[cfg(test)]
@@ -170,6 +195,30 @@ mod tests {
         for wrong in wrong {
             assert!(wrong.parse::<BackendAddress>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_proxy_is_not_its_own_backend() {
+        let is_itself = |backend: &str, own: LocalAddress| {
+            backend.parse::<BackendAddress>().unwrap_or_else(|error| panic!("{error}")).is_proxy_itself(&own)
+        };
+        let tcp = |own: &str| LocalAddress::Tcp(own.parse().unwrap());
+        for backend in
+            [":80", "127.0.0.1:80", "localhost:80", "0.0.0.0:80", "http://127.0.0.1:80/", "h2c://127.0.0.1:80"]
+        {
+            assert!(is_itself(backend, tcp("127.0.0.1:80")), "{backend}");
+            assert!(is_itself(backend, tcp("0.0.0.0:80")), "{backend}");
+            assert!(is_itself(backend, tcp("[::]:80")), "{backend}");
+            assert!(!is_itself(backend, tcp("127.0.0.1:81")), "{backend}");
+            assert!(!is_itself(backend, tcp("127.0.0.2:80")), "{backend}");
+        }
+        assert!(is_itself("127.0.0.2:80", tcp("0.0.0.0:80")));
+        // An address for documentation: of no machine.
+        assert!(!is_itself("192.0.2.1:80", tcp("0.0.0.0:80")));
+        assert!(!is_itself("[::1]:80", tcp("0.0.0.0:80")));
+        assert!(!is_itself("api.internal:80", tcp("0.0.0.0:80")));
+        assert!(is_itself("unix:/run/p.sock", LocalAddress::Unix("/run/p.sock".into())));
+        assert!(!is_itself("unix:/run/q.sock", LocalAddress::Unix("/run/p.sock".into())));
     }
 
     proptest! {

@@ -26,13 +26,13 @@ use http::header::HeaderName;
 use ipnet::IpNet;
 use leeward_core::units::{Tenant, parse_duration};
 use leeward_gate::{Class, Mode};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::time::Duration;
 
 /// Keys of a file, and flags of the same names. A later value replaces an earlier one
 /// ([`FileSettings::merge`]).
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct FileSettings {
     /// Latency objective, such as `50ms`.
@@ -88,7 +88,7 @@ pub struct FileSettings {
 }
 
 /// Section `[queue]`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct QueueSection {
     /// Most requests that wait.
@@ -98,7 +98,7 @@ pub struct QueueSection {
 }
 
 /// Section `[timeouts]`: spans such as `30s`, or `off`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TimeoutSection {
     /// Connecting to a backend.
@@ -118,7 +118,7 @@ pub struct TimeoutSection {
 }
 
 /// Section `[[rule]]`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RuleSection {
     /// Name in metrics.
@@ -146,6 +146,14 @@ impl FileSettings {
     /// [`SettingsError::Syntax`], with the line.
     pub fn parse(text: &str) -> Result<Self, SettingsError> {
         Ok(toml::from_str(text)?)
+    }
+
+    /// The text of a file with these keys.
+    ///
+    /// # Errors
+    /// A path is no UTF-8.
+    pub fn to_text(&self) -> Result<String, toml::ser::Error> {
+        toml::to_string(self)
     }
 
     /// Replaces what `over` states. Its rules come first.

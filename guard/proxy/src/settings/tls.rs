@@ -2,7 +2,7 @@
 //! what is in the files.
 
 use super::error::{SettingsError, wrong};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// TLS to clients.
@@ -33,7 +33,7 @@ pub struct BackendTlsSettings {
 }
 
 /// Section `[tls]`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct TlsSection {
     /// File of the certificate chain, or a list of them.
@@ -47,7 +47,7 @@ pub struct TlsSection {
 }
 
 /// Section `[backend-tls]`.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BackendTlsSection {
     /// File of the authorities.
@@ -63,7 +63,7 @@ pub struct BackendTlsSection {
 }
 
 /// A file, or a list of files.
-#[derive(Clone, Debug, Deserialize)]
+#[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(untagged, expecting = "expected a path, or a list of paths")]
 pub enum OneOrMore {
     /// One.

@@ -1,7 +1,7 @@
 //! The address of a listener, and the paths of Unix sockets. Does not contain sockets.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
 /// Begins the address of a Unix socket; its path follows.
@@ -25,6 +25,11 @@ pub(crate) fn socket_path(text: &str) -> Result<PathBuf, String> {
     Ok(text.into())
 }
 
+/// `:8080` means all addresses of this machine.
+pub(crate) fn with_host(address: &str) -> String {
+    if address.starts_with(':') { format!("0.0.0.0{address}") } else { address.into() }
+}
+
 /// The address that a proxy listens on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -36,6 +41,14 @@ pub enum LocalAddress {
 }
 
 impl LocalAddress {
+    /// The address that settings ask for. `None`: it can't be resolved.
+    pub(crate) fn requested(text: &str) -> Option<LocalAddress> {
+        match text.strip_prefix(UNIX) {
+            Some(path) => Some(LocalAddress::Unix(path.into())),
+            None => with_host(text).to_socket_addrs().ok()?.next().map(LocalAddress::Tcp),
+        }
+    }
+
     /// Address and port; `None`: it is a Unix socket.
     pub fn tcp(&self) -> Option<SocketAddr> {
         match self {

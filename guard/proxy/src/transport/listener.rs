@@ -1,6 +1,6 @@
 //! Listeners of TCP and Unix. Does not contain what becomes of a connection.
 
-use super::address::{LocalAddress, UNIX};
+use super::address::{LocalAddress, UNIX, with_host};
 use super::socket::{Detached, Socket};
 use super::socket_file::SocketFile;
 use crate::error::ProxyError;
@@ -51,7 +51,7 @@ impl BoundListener {
                     let (file, listener) = SocketFile::listen(Path::new(path))?;
                     Bound::Unix(Some(file), listener)
                 }
-                None => Bound::Tcp(std::net::TcpListener::bind(full(text))?),
+                None => Bound::Tcp(std::net::TcpListener::bind(with_host(text))?),
             };
             let listener = BoundListener(bound);
             rustix::net::listen(&listener, BACKLOG)?;
@@ -95,7 +95,7 @@ impl BoundListener {
             (Ok(LocalAddress::Unix(own)), Some(path)) => own == Path::new(path),
             (Ok(LocalAddress::Tcp(own)), None) => {
                 let is_own = |of: SocketAddr| of.ip() == own.ip() && (of.port() == own.port() || of.port() == 0);
-                full(text).to_socket_addrs().is_ok_and(|mut addresses| addresses.any(is_own))
+                with_host(text).to_socket_addrs().is_ok_and(|mut addresses| addresses.any(is_own))
             }
             _ => false,
         }
@@ -169,11 +169,6 @@ impl AsFd for BoundListener {
             Bound::Unix(_, listener) => listener.as_fd(),
         }
     }
-}
-
-/// `:8080` means all addresses of this machine.
-fn full(address: &str) -> String {
-    if address.starts_with(':') { format!("0.0.0.0{address}") } else { address.into() }
 }
 
 impl Listener {

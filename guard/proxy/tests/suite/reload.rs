@@ -117,6 +117,19 @@ fn what_can_not_change_is_named_and_stays() {
 }
 
 #[test]
+fn a_proxy_as_its_own_backend_is_an_error_and_changes_nothing() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let own = proxy.address().tcp().unwrap();
+    let error = proxy.reload(settings(&[own], "")).expect_err("requests would go round").to_string();
+    assert!(error.contains(&own.to_string()), "{error}");
+    assert_eq!(connect(&proxy).get("/").head.status(), 200);
+    let text = "slo = \"1s\"\nlisten = \":8080\"\nto = [\"localhost:8080\"]";
+    let settings = FileSettings::parse(text).and_then(|file| file.settings()).unwrap();
+    assert!(matches!(Proxy::check(&settings), Err(leeward_proxy::ProxyError::OwnBackend(_))));
+}
+
+#[test]
 fn the_mode_changes_and_nobody_waits_in_shadow_mode() {
     let hold = Hold::default();
     let backend = hold.backend();

@@ -161,6 +161,48 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
+fn keys() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "slo",
+        "listen",
+        "to",
+        "shared",
+        "limit",
+        "threads",
+        "connections",
+        "trust",
+        "mode",
+        "health",
+        "exempt",
+        "until",
+        "tenant-by",
+        "admin",
+        "access-log",
+        "access-log-file",
+        "queue.requests",
+        "queue.megabytes",
+        "timeouts.connect",
+        "timeouts.first-byte",
+        "timeouts.idle",
+        "timeouts.total",
+        "timeouts.client",
+        "timeouts.client-idle",
+        "timeouts.stop",
+        "rule",
+        "tls.certificate",
+        "tls.key",
+        "tls.client-ca",
+        "tls.client-auth",
+        "backend-tls.ca",
+        "backend-tls.certificate",
+        "backend-tls.key",
+        "backend-tls.server-name",
+        "backend-tls.insecure",
+        "accept-proxy-protocol",
+        "send-proxy-protocol",
+    ])
+}
+
 proptest! {
     #[test]
     fn any_text_is_read_or_rejected(text in "\\PC{0,200}") {
@@ -168,15 +210,16 @@ proptest! {
     }
 
     #[test]
+    fn settings_survive_their_own_text(key in keys(), value in value()) {
+        if let Ok(file) = FileSettings::parse(&format!("{key} = {value}\n")) {
+            let read = FileSettings::parse(&file.to_text().unwrap()).unwrap();
+            prop_assert_eq!(format!("{read:?}"), format!("{file:?}"));
+        }
+    }
+
+    #[test]
     fn any_value_is_read_or_rejected(
-        key in prop::sample::select(vec![
-            "slo", "listen", "to", "shared", "limit", "threads", "connections", "trust", "mode", "health", "exempt",
-            "until", "tenant-by", "admin", "access-log", "access-log-file", "queue.requests", "queue.megabytes", "timeouts.connect",
-            "timeouts.first-byte", "timeouts.idle", "timeouts.total", "timeouts.client", "timeouts.client-idle",
-            "timeouts.stop", "rule", "tls.certificate", "tls.key", "tls.client-ca", "tls.client-auth",
-            "backend-tls.ca", "backend-tls.certificate", "backend-tls.key", "backend-tls.server-name",
-            "backend-tls.insecure", "accept-proxy-protocol", "send-proxy-protocol",
-        ]),
+        key in keys(),
         value in value(),
     ) {
         if let Err(error) = read(&format!("{key} = {value}")) {
