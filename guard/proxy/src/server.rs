@@ -156,8 +156,8 @@ impl Proxy {
     /// have other values and keep their old ones until the proxy is started anew.
     ///
     /// # Errors
-    /// The settings name no backend, or the proxy itself, or a file that can't be opened; nothing has
-    /// changed.
+    /// The settings name no backend, or the proxy itself, or a file that can't be opened; nothing
+    /// has changed.
     pub fn reload(&self, settings: Settings) -> Result<Vec<&'static str>, ProxyError> {
         check_backends(&settings, Some(&self.address))?;
         let log = OpenedLog::open(&settings.access_log)?;

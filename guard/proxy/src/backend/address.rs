@@ -107,8 +107,8 @@ impl BackendAddress {
         self.is_http2
     }
 
-    /// Whether it is the proxy that listens on `own`: each request would go round until its head is
-    /// too long. Of names only `localhost` is known here; others are looked up with each connection.
+    /// Whether it is the proxy that listens on `own`: each request would go round until its head
+    /// is too long. Of names only `localhost` is known here; others are looked up later.
     pub(crate) fn is_proxy_itself(&self, own: &LocalAddress) -> bool {
         match (&self.target, own) {
             (Target::Unix(path), LocalAddress::Unix(own)) => path == own,
