@@ -1,46 +1,90 @@
-//! A queue of the caller's own behind the gate, such as that of a pool of threads: how long its
-//! oldest request waits. Does not contain queues in front of the gate ([`crate::delay`]).
+//! A queue of the caller's own behind the gate, such as that of a pool of threads: how long a
+//! request will wait in it. Does not contain queues in front of the gate ([`crate::delay`]).
 //!
-//! The gate sees which requests begin, and not their order. The age of the one that began last, and
-//! the time since then, bound the age of the oldest one that waits, in the order of arrival.
+//! The gate sees which requests wait and which begin, and takes them to begin in the order of
+//! arrival: what arrived before one that begins waits for something else.
 
 use leeward_core::units::{Nanos, Time};
+use std::collections::VecDeque;
+
+/// Groups of waiting requests that are told apart.
+const GROUPS: usize = 64;
 
 /// The queue, as far as requests are reported to wait in it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct CallerQueue {
-    waiting: u64,
+    /// Requests that wait, in the order of arrival: when the first of a group arrived, and how many
+    /// arrived within `step`.
+    groups: VecDeque<(Time, u32)>,
+    step: Nanos,
     /// Whether a request was reported to begin. A caller that reports none has no such queue.
     has_starts: bool,
-    /// Age of the request that began last, and when that was.
-    age: Nanos,
-    at: Time,
+    /// Requests that have begun and not ended.
+    running: u32,
+    /// How many run while others wait: the threads of a pool. Rises at once and falls slowly.
+    saturated: f64,
 }
 
 impl CallerQueue {
-    /// Records a request that begins to wait.
-    pub(crate) fn enter(&mut self, now: Time) {
-        if self.waiting == 0 {
-            (self.age, self.at) = (Nanos::ZERO, now);
-        }
-        self.waiting += 1;
+    /// An empty queue in front of about so many threads.
+    pub(crate) fn new(objective: Nanos, workers: usize) -> Self {
+        let groups = VecDeque::with_capacity(GROUPS);
+        CallerQueue { groups, step: objective / 32, has_starts: false, running: 0, saturated: workers as f64 }
     }
 
-    /// Records that a waiting request begins at this age.
-    pub(crate) fn start(&mut self, now: Time, age: Nanos) {
-        self.waiting = self.waiting.saturating_sub(1);
-        (self.has_starts, self.age, self.at) = (true, age, now);
+    /// Records a request that begins to wait, with its arrival at this machine.
+    pub(crate) fn enter(&mut self, arrival: Time) {
+        match self.groups.back_mut() {
+            Some((first, count)) if arrival.since(*first) < self.step => *count += 1,
+            _ => {
+                if self.groups.len() == GROUPS
+                    && let Some((_, count)) = self.groups.remove(1)
+                {
+                    self.groups[0].1 += count;
+                }
+                self.groups.push_back((arrival, 1));
+            }
+        }
+    }
+
+    /// Records that a waiting request begins.
+    pub(crate) fn start(&mut self, arrival: Time) {
+        while self.groups.get(1).is_some_and(|(first, _)| *first <= arrival) {
+            self.groups.pop_front();
+        }
+        self.remove(arrival);
+        (self.has_starts, self.running) = (true, self.running + 1);
+        if !self.groups.is_empty() {
+            let running = f64::from(self.running);
+            self.saturated = running.max(self.saturated + (running - self.saturated) / 8.0);
+        }
     }
 
     /// Records that a waiting request ends, and never began.
-    pub(crate) fn leave(&mut self, now: Time) {
-        self.waiting = self.waiting.saturating_sub(1);
-        (self.age, self.at) = (Nanos::ZERO, now);
+    pub(crate) fn remove(&mut self, arrival: Time) {
+        let group = self.groups.iter().rposition(|(first, _)| *first <= arrival);
+        if let Some((_, count)) = group.and_then(|index| self.groups.get_mut(index)) {
+            *count -= 1;
+            if *count == 0 {
+                self.groups.retain(|(_, count)| *count > 0);
+            }
+        }
     }
 
-    /// Wait of the oldest request; zero without one.
-    pub(crate) fn delay(&self, now: Time) -> Nanos {
-        if self.waiting > 0 && self.has_starts { self.age + now.since(self.at) } else { Nanos::ZERO }
+    /// Records that a request ends that had begun.
+    pub(crate) fn finish(&mut self) {
+        self.running = self.running.saturating_sub(1);
+    }
+
+    /// Wait that a request has before it which arrives now; a thread works on each for `service`.
+    pub(crate) fn delay(&self, now: Time, service: Nanos) -> Nanos {
+        let Some((oldest, _)) = self.groups.front().filter(|_| self.has_starts) else { return Nanos::ZERO };
+        // Threads are free, and what waits does not wait for them.
+        if 2.0 * f64::from(self.running) < self.saturated {
+            return Nanos::ZERO;
+        }
+        let waiting: u32 = self.groups.iter().map(|(_, count)| count).sum();
+        now.since(*oldest).max(service.scale(f64::from(waiting) / self.saturated.max(1.0)))
     }
 }
 
@@ -52,21 +96,77 @@ mod tests {
         Time(us * 1_000)
     }
 
+    const NONE: Nanos = Nanos::ZERO;
+
+    fn queue(workers: usize) -> CallerQueue {
+        CallerQueue::new(Nanos::from_millis(1), workers)
+    }
+
     #[test]
     fn the_delay_is_that_of_the_oldest_that_waits() {
-        let mut queue = CallerQueue::default();
-        (0..4).for_each(|at| queue.enter(us(at * 10)));
-        assert_eq!(queue.delay(us(50)), Nanos::ZERO, "nobody says that requests begin");
-        queue.start(us(50), Nanos::from_micros(50));
-        assert_eq!(queue.delay(us(50)), Nanos::from_micros(50));
-        // No thread takes up another one for long.
-        assert_eq!(queue.delay(us(900)), Nanos::from_micros(900));
-        queue.start(us(900), Nanos::from_micros(890));
-        queue.leave(us(910));
-        assert_eq!(queue.delay(us(910)), Nanos::ZERO, "one that gave up says nothing of the next one");
-        queue.start(us(930), Nanos::from_micros(900));
-        assert_eq!(queue.delay(us(5_000)), Nanos::ZERO, "nobody waits");
-        queue.enter(us(6_000));
-        assert_eq!(queue.delay(us(6_002)), Nanos::from_micros(2));
+        let mut queue = queue(1);
+        (0..4).for_each(|at| queue.enter(us(at * 100)));
+        assert_eq!(queue.delay(us(500), NONE), NONE, "nobody says that requests begin");
+        queue.start(us(0));
+        assert_eq!(queue.delay(us(500), NONE), Nanos::from_micros(400));
+        // The thread takes up no other one for long.
+        assert_eq!(queue.delay(us(900), NONE), Nanos::from_micros(800));
+        queue.remove(us(100));
+        assert_eq!(queue.delay(us(900), NONE), Nanos::from_micros(700), "one gave up");
+        queue.finish();
+        queue.start(us(300));
+        assert_eq!(queue.delay(us(5_000), NONE), NONE, "nobody waits for this thread");
+    }
+
+    #[test]
+    fn the_work_that_waits_shows_a_flash_before_the_oldest_is_old() {
+        let mut queue = queue(2);
+        let service = Nanos::from_micros(300);
+        for _ in 0..2 {
+            queue.enter(us(0));
+            queue.start(us(0));
+        }
+        (0..40).for_each(|_| queue.enter(us(10)));
+        assert_eq!(queue.delay(us(10), service), Nanos::from_micros(300 * 40 / 2));
+    }
+
+    #[test]
+    fn what_waits_beside_free_threads_is_no_queue() {
+        let mut queue = queue(4);
+        // Fills the pool, with others behind.
+        (0..8).for_each(|_| queue.enter(us(0)));
+        (0..4).for_each(|_| queue.start(us(0)));
+        assert_eq!(queue.delay(us(50), NONE), Nanos::from_micros(50));
+        (0..4).for_each(|_| queue.finish());
+        assert_eq!(queue.delay(us(900_000), NONE), NONE, "requests that no thread is for");
+        // Others overtake them: they are not counted as waiting any more.
+        queue.enter(us(900_000));
+        queue.start(us(900_000));
+        assert_eq!(queue.groups.len(), 0);
+    }
+
+    #[test]
+    fn a_pool_that_shrinks_is_noticed() {
+        let mut queue = queue(16);
+        for at in 0..60 {
+            queue.enter(us(at * 1_000));
+            queue.enter(us(at * 1_000));
+            queue.start(us(at * 1_000));
+            if at > 3 {
+                queue.finish();
+            }
+        }
+        assert!((4.0..6.0).contains(&queue.saturated), "{}", queue.saturated);
+        assert!(queue.delay(us(70_000), NONE) > NONE);
+    }
+
+    #[test]
+    fn memory_is_bounded_and_no_request_is_lost() {
+        let mut queue = queue(1);
+        (0..1_000).for_each(|at| queue.enter(us(at * 1_000)));
+        assert_eq!((queue.groups.len(), queue.groups.iter().map(|(_, count)| count).sum::<u32>()), (GROUPS, 1_000));
+        (0..1_000).for_each(|at| queue.remove(us(at * 1_000)));
+        assert!(queue.groups.is_empty());
+        queue.remove(us(5));
     }
 }

@@ -101,6 +101,8 @@ pub(crate) struct Inner {
     level: AtomicU64,
     ticks: AtomicU64,
     routes: Vec<CostEstimate>,
+    /// The same, as far as it decides whether a request can still be in time.
+    services: Vec<CostEstimate>,
     /// Names of routes, for metrics.
     pub(crate) names: Vec<OnceLock<Box<str>>>,
     /// Slots of the routes that metrics distinguish.
@@ -108,6 +110,7 @@ pub(crate) struct Inner {
     pub(crate) tenants: Tenants,
     /// Mean cost over all routes.
     mean: CostEstimate,
+    mean_service: CostEstimate,
     /// Time from admission to the answer, by route.
     handler_times: Vec<HandlerTime>,
     queue: Mutex<DelayEstimator>,
@@ -154,7 +157,7 @@ impl Gate {
         wait_result: Result<(), WaitError>,
     ) -> Result<(), Rejection> {
         let inner = &*self.0;
-        let service = inner.routes[usize::from(route)].time().unwrap_or(Nanos::ZERO);
+        let service = inner.services[usize::from(route)].time().unwrap_or(Nanos::ZERO);
         let weight = inner.delay_weight(route, service);
         // Only dequeued requests report the queue's delay. A request that was passed over until it
         // was late measures the queue of the more important requests, not of its own class.
@@ -196,8 +199,7 @@ impl Gate {
     ) {
         let inner = &*self.0;
         let sojourn = now.since(arrival);
-        // A request that a lock has rejected, or whose client has gone, ends sooner than others.
-        if end.cpu_time.is_some() && matches!(end.outcome, Outcome::Completed | Outcome::Failed) {
+        if end.cpu_time.is_some() && end.outcome.is_whole() {
             let queued = Nanos(u64::try_from(end.queue_time.as_nanos()).unwrap_or(u64::MAX));
             let answered_at = end.answered_at.map_or(now, |at| at.min(now));
             // Capped at the objective: a longer time changes no decision and would take longer to
@@ -239,11 +241,18 @@ impl Gate {
         }
     }
 
-    /// Records how long a request of this route has occupied a worker.
-    pub(crate) fn record_cost(&self, route: u8, cpu_time: Duration) {
+    /// Records how long a request of this route has occupied a worker until it ended.
+    pub(crate) fn record_cost(&self, route: u8, cpu_time: Duration, outcome: Outcome) {
         let span = Nanos(u64::try_from(cpu_time.as_nanos()).unwrap_or(u64::MAX));
         self.0.routes[usize::from(route)].record(span);
         self.0.mean.record(span);
+        if outcome.is_whole() {
+            // Capped a little above the objective: a longer time changes no decision, and a few
+            // long requests would reject all others for a long while.
+            let service = span.min(self.0.slo + self.0.slo / 8);
+            self.0.services[usize::from(route)].record(service);
+            self.0.mean_service.record(service);
+        }
         self.0.cpu_ns.fetch_add(span.0, Ordering::Relaxed);
         self.0.executed.fetch_add(1, Ordering::Relaxed);
     }
@@ -402,7 +411,9 @@ impl Builder {
             routes: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
             names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
             places: Routes::default(),
+            services: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
             mean: CostEstimate::default(),
+            mean_service: CostEstimate::default(),
             handler_times: (0..ROUTES).map(|_| HandlerTime::default()).collect(),
             // Ages are forgotten after one target delay.
             queue: Mutex::new(DelayEstimator::new(slo.scale(0.4), queue_capacity.is_some())),
@@ -438,7 +449,8 @@ impl Inner {
 
     /// Wait in the caller's own queue.
     fn delay_behind(&self, now: Time) -> Nanos {
-        self.caller_queue.get().map_or(Nanos::ZERO, |queue| lock(queue).delay(now))
+        let Some(queue) = self.caller_queue.get() else { return Nanos::ZERO };
+        lock(queue).delay(now, self.mean_service.time().unwrap_or(Nanos::ZERO))
     }
 
     /// Counts a request in; false: there are as many as may be. `pending`: those of its shard.

@@ -17,6 +17,14 @@ pub enum Outcome {
     Abandoned,
 }
 
+impl Outcome {
+    /// Whether all of the work was done. A request that a lock has rejected, or whose client has
+    /// gone, ends sooner than others.
+    pub(crate) fn is_whole(self) -> bool {
+        matches!(self, Outcome::Completed | Outcome::Failed)
+    }
+}
+
 /// The end of a request, as its permit reports it.
 pub(crate) struct RequestEnd {
     pub(crate) class: u8,

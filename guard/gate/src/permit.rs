@@ -32,10 +32,21 @@ pub struct Permit {
     downstream: u8,
     /// Check at the end of the wait; present until the request begins, if the gate has a queue.
     dequeue_check: Option<DequeueCheck>,
-    /// Whether it waits in a queue of the caller's own.
-    is_waiting: bool,
+    /// Its place in a queue of the caller's own.
+    place: QueuePlace,
     /// `None` after the end, and in shadow mode.
     pending: Option<server::PendingRequest>,
+}
+
+/// Where a request is in a queue of the caller's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum QueuePlace {
+    /// It was never in one.
+    None,
+    /// In it, since its arrival at this machine.
+    Waiting(Time),
+    /// It has begun.
+    Begun,
 }
 
 impl Permit {
@@ -61,7 +72,7 @@ impl Permit {
             downstream_rejected: None,
             downstream: route,
             dequeue_check: None,
-            is_waiting: false,
+            place: QueuePlace::None,
             pending: request,
         }
     }
@@ -127,26 +138,28 @@ impl Permit {
     /// such as that of a pool of threads, until [`Permit::record_start`]. The gate rejects arrivals
     /// by the delay of this queue.
     pub fn record_wait(&mut self, now: Time) {
-        if self.pending.is_some() && !std::mem::replace(&mut self.is_waiting, true) {
-            lock(self.gate.0.caller_queue.get_or_init(Default::default)).enter(now);
+        if self.pending.is_some() && self.place == QueuePlace::None {
+            let arrival = Time(now.0.saturating_sub(self.prior_wait.0));
+            self.place = QueuePlace::Waiting(arrival);
+            let inner = &self.gate.0;
+            let new = || Mutex::new(CallerQueue::new(inner.slo, inner.shards.len()));
+            lock(inner.caller_queue.get_or_init(new)).enter(arrival);
         }
     }
 
     /// Records that the request begins at `now`, after [`Permit::record_wait`]. Returns how long it
     /// has waited since its arrival; zero if it did not wait.
     pub fn record_start(&mut self, now: Time) -> Nanos {
-        let waited = now.since(self.arrival);
-        let age = self.prior_wait + waited;
-        match self.leave_caller_queue() {
-            Some(queue) => lock(queue).start(now, age),
-            None => return Nanos::ZERO,
-        }
-        waited
+        let QueuePlace::Waiting(arrival) = self.place else { return Nanos::ZERO };
+        self.place = QueuePlace::Begun;
+        self.in_caller_queue(|queue| queue.start(arrival));
+        now.since(self.arrival)
     }
 
-    /// The caller's own queue, if the request has waited in it until now.
-    fn leave_caller_queue(&mut self) -> Option<&Mutex<CallerQueue>> {
-        if std::mem::take(&mut self.is_waiting) { self.gate.0.caller_queue.get() } else { None }
+    fn in_caller_queue(&self, change: impl FnOnce(&mut CallerQueue)) {
+        if let Some(queue) = self.gate.0.caller_queue.get() {
+            change(&mut lock(queue));
+        }
     }
 
     /// Time that the request may spend in internal queues; locks check it. Unlimited in shadow
@@ -220,12 +233,14 @@ impl Permit {
     fn end(&mut self, now: Option<Time>, outcome: Outcome) {
         let cpu = self.cpu_time.take();
         if let Some(span) = cpu {
-            self.gate.record_cost(self.route, span);
+            self.gate.record_cost(self.route, span, outcome);
         }
         if let Some(pending) = self.pending.take() {
             let now = now.unwrap_or_else(|| self.gate.now());
-            if let Some(queue) = self.leave_caller_queue() {
-                lock(queue).leave(now);
+            match std::mem::replace(&mut self.place, QueuePlace::None) {
+                QueuePlace::None => {}
+                QueuePlace::Waiting(arrival) => self.in_caller_queue(|queue| queue.remove(arrival)),
+                QueuePlace::Begun => self.in_caller_queue(CallerQueue::finish),
             }
             if let Some(rejected) = self.downstream_rejected {
                 self.gate.0.downstream.note(now, self.downstream, rejected);

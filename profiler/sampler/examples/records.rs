@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use leeward_sampler::perf::{EventScope, PerfOptions, PerfSource, SampleRate, StackMethod};
 use leeward_sampler::process::Process;
-use leeward_sampler::record::{Mapping, RecordKind, RecordSource, SourceError, Stack};
+use leeward_sampler::record::{LeaveReason, Mapping, RecordKind, RecordSource, SourceError, Stack};
 
 fn main() {
     if let Err(error) = run() {
@@ -66,9 +66,13 @@ impl RecordSummary {
                 *self.samples.entry(stack).or_default() += 1;
                 "samples"
             }
-            RecordKind::SwitchedOut { preempted, stack } => {
-                let name = if preempted { "preempted" } else { "blocked" };
-                if let Some(stack) = stack.filter(|_| !preempted) {
+            RecordKind::SwitchedOut { reason, stack } => {
+                let name = match reason {
+                    LeaveReason::Preempted => "preempted",
+                    LeaveReason::Waits => "blocked",
+                    LeaveReason::Faults => "page fault",
+                };
+                if let Some(stack) = stack.filter(|_| reason != LeaveReason::Preempted) {
                     *self.waits.entry(stack).or_default() += 1;
                 }
                 name

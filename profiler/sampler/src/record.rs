@@ -38,8 +38,8 @@ pub enum RecordKind {
     },
     /// The thread left its CPU.
     SwitchedOut {
-        /// The thread could have gone on.
-        preempted: bool,
+        /// Why.
+        reason: LeaveReason,
         /// The stack in user space, where it was asked for.
         stack: Option<Stack>,
     },
@@ -109,6 +109,17 @@ pub enum RecordKind {
         /// Their number.
         count: u64,
     },
+}
+
+/// Why a thread left its CPU.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LeaveReason {
+    /// The thread could have gone on.
+    Preempted,
+    /// It waits in a system call.
+    Waits,
+    /// It waits for a page of memory, in the middle of a function.
+    Faults,
 }
 
 /// Executable code in memory.

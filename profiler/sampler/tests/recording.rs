@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use leeward_sampler::perf::{EventScope, PerfOptions, PerfSource, SampleRate, StackMethod};
 use leeward_sampler::process::Process;
-use leeward_sampler::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
+use leeward_sampler::record::{LeaveReason, Mapping, Record, RecordKind, RecordSource, SourceError};
 use object::{Object, ObjectSymbol};
 
 /// A program that must not hang tests is given up after this time.
@@ -196,7 +196,7 @@ fn blocked(scope: EventScope) {
     poll_until(&mut source, |record| {
         names.note(&record, program);
         times.push(record.time);
-        if let RecordKind::SwitchedOut { preempted: false, stack: Some(stack) } = &record.kind {
+        if let RecordKind::SwitchedOut { reason: LeaveReason::Waits, stack: Some(stack) } = &record.kind {
             switches += 1;
             good += i32::from(names.frames(stack).starts_with(&["block", "block_outer", "sleeper", "main"]));
         }

@@ -39,7 +39,7 @@ impl Gate {
     /// As for [`Gate::admit`].
     pub fn admit_at(&self, now: Time, arriving: &RequestInfo) -> Result<Permit, Rejection> {
         let inner = &*self.0;
-        let service = inner.routes[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
+        let service = inner.services[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
         // In shadow mode, the times are those of the shadow queue. `behind` is the wait that is
         // still to come, in a queue of the caller's own.
         let (now, waited, delay, behind) = match inner.mode {

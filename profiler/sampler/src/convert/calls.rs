@@ -116,29 +116,29 @@ impl ThreadCalls {
         self.around_wait = calls.min(self.around_wait);
     }
 
-    /// The thread left its CPU. With a stack it stands there until it comes back.
+    /// The thread left its CPU. With a stack it stands there until it comes back. `stays`: it has
+    /// called nothing that ends when it comes back.
     pub fn switched_out(
         &mut self,
         time: u64,
-        preempted: bool,
+        stays: bool,
         stack: Option<&[Frame]>,
         interval: u64,
         report: &mut dyn FnMut(Call),
     ) {
         let time = time.max(self.seen);
-        match (stack, preempted) {
+        match (stack, stays) {
             (Some(stack), _) => {
-                let again = self.returned.filter(|_| !preempted && self.stands(stack));
+                let again = self.returned.filter(|_| !stays && self.stands(stack));
                 if let Some(returned) = again {
                     self.wait_again(returned, time, stack, report);
                 } else {
                     self.observe(time, stack, interval, true, report);
                 }
-                // Who lost the CPU comes back to the same call.
-                self.around_wait = stack.len().saturating_sub(usize::from(!preempted));
+                self.around_wait = stack.len().saturating_sub(usize::from(!stays));
                 self.state = CpuState::Standing;
             }
-            // A function does not end by losing its CPU.
+            // Nor does the innermost function end.
             (None, true) => {
                 self.pause(time);
                 self.state = CpuState::Away;

@@ -177,6 +177,9 @@ impl Converter {
             Item::Record(thread, kind) => self.convert(time, thread, kind),
             Item::Began(thread) => {
                 self.boundary(thread, time);
+                if let Some(state) = self.threads.get_mut(&thread) {
+                    state.begun(time);
+                }
                 Ok(())
             }
             Item::Totals(totals, is_alone) => {
@@ -276,7 +279,7 @@ impl Converter {
         let Some(number) = self.thread(tid, time)? else { return Ok(()) };
         match kind {
             RecordKind::Sample { stack } => self.sample(time, tid, &stack),
-            RecordKind::SwitchedOut { preempted, stack } => self.switched_out(time, tid, preempted, stack.as_deref()),
+            RecordKind::SwitchedOut { reason, stack } => self.switched_out(time, tid, reason, stack.as_deref()),
             RecordKind::SwitchedIn { cpu } => {
                 if let Some(state) = self.threads.get_mut(&tid) {
                     state.calls.switched_in(time);

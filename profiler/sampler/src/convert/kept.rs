@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::item::Item;
 use super::keep::{KeepRing, KeepSlow};
-use crate::record::{RecordKind, Stack};
+use crate::record::{LeaveReason, RecordKind, Stack};
 
 /// How long records wait for the end of a request, in nanoseconds. With little memory it is less.
 const HOLD: u64 = 10_000_000_000;
@@ -29,7 +29,7 @@ pub(super) enum Step {
 pub(super) struct Kept {
     ring: KeepRing<Item>,
     /// Threads off their CPU, with what was told when they left it.
-    away: BTreeMap<u32, (bool, Option<Stack>)>,
+    away: BTreeMap<u32, (LeaveReason, Option<Stack>)>,
     /// Records are being converted, and not dropped.
     is_keeping: bool,
     steps: VecDeque<Step>,
@@ -96,16 +96,16 @@ impl Kept {
 
     /// Threads that left their CPU while records were dropped are off it.
     fn resume(&mut self, time: u64) {
-        for (thread, (preempted, stack)) in &self.away {
-            let kind = RecordKind::SwitchedOut { preempted: *preempted, stack: stack.clone() };
+        for (thread, (reason, stack)) in &self.away {
+            let kind = RecordKind::SwitchedOut { reason: *reason, stack: stack.clone() };
             self.steps.push_back(Step::Convert(time, Item::Record(*thread, kind)));
         }
     }
 
     fn remember(&mut self, item: &Item) {
         match item {
-            Item::Record(thread, RecordKind::SwitchedOut { preempted, stack }) if self.away.len() < THREADS => {
-                self.away.insert(*thread, (*preempted, stack.clone()));
+            Item::Record(thread, RecordKind::SwitchedOut { reason, stack }) if self.away.len() < THREADS => {
+                self.away.insert(*thread, (*reason, stack.clone()));
             }
             Item::Record(thread, RecordKind::SwitchedIn { .. } | RecordKind::Sample { .. } | RecordKind::Ended) => {
                 self.away.remove(thread);

@@ -13,6 +13,7 @@ use crate::probe::bpf::{
     ProgramKind, Register::*, RunningProgram, TRACEPOINT, Width,
 };
 use crate::probe::targets::Targets;
+use crate::record::LeaveReason;
 
 /// State of a thread: begin of its wait, 0 while it runs; cost since the last stack; marks of the
 /// wait; its place, and instruction; process and thread, as we number them; where in `PLACES` the
@@ -30,9 +31,10 @@ const STATE_BYTES: u32 = PLACES as u32 + 8 * KNOWN_PLACES as u32;
 /// Places of a thread whose stacks are known.
 pub(super) const KNOWN_PLACES: usize = 8;
 
-/// Marks of a wait: the thread could have gone on; its stack was taken.
+/// Marks of a wait: the thread could have gone on; its stack was taken; it is in no system call.
 const PREEMPTED: i32 = 1;
 const STACKED: i32 = 2;
+const FAULTED: i32 = 4;
 
 /// Settings: cost from which on a stack is taken; cost of a wait at another place; nanoseconds of
 /// the shortest wait that is reported without a stack; when recording was last switched on.
@@ -186,9 +188,11 @@ impl Maps {
         let register = |name| Some(types.field("pt_regs", name)?.offset);
         let instruction = register(if cfg!(target_arch = "x86_64") { "ip" } else { "pc" })?;
         let stack = register("sp")?;
+        // Below 0 outside of a system call.
+        let system_call = register(if cfg!(target_arch = "x86_64") { "orig_ax" } else { "syscallno" })?;
         let mut a = Assembler::default();
-        let (next, blocked, known, add, take, chosen, report, out) =
-            (a.label(), a.label(), a.label(), a.label(), a.label(), a.label(), a.label(), a.label());
+        let (next, blocked, called, known, add) = (a.label(), a.label(), a.label(), a.label(), a.label());
+        let (take, chosen, report, out) = (a.label(), a.label(), a.label(), a.label());
         a.set(R6, R1);
         targets.emit_filter(&mut a, next);
         emit_state(&mut a, &self.threads, 8, true);
@@ -208,6 +212,12 @@ impl Maps {
         a.store(Width::Double, R9, MARKS, R1);
         a.load(Width::Double, R1, R6, 8);
         a.call(Helper::TaskPtRegs);
+        a.load(Width::Word, R1, R0, system_call);
+        a.jump_if_32(R1, Condition::NotEqual, -1, called);
+        a.load(Width::Double, R1, R9, MARKS);
+        a.apply(Operation::Or, R1, FAULTED);
+        a.store(Width::Double, R9, MARKS, R1);
+        a.place(called);
         a.load(Width::Double, R8, R0, stack);
         a.apply(Operation::ShiftLeft, R8, 17);
         a.load(Width::Double, R1, R0, instruction);
@@ -313,13 +323,13 @@ fn load_error(source: std::io::Error) -> ProgramError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChosenSwitch {
     pub(super) key: u64,
-    pub(super) preempted: bool,
+    pub(super) reason: LeaveReason,
 }
 
 impl ChosenSwitch {
     pub(super) fn parse(message: &[u8]) -> Option<ChosenSwitch> {
         let [key, marks] = numbers(message)?;
-        Some(ChosenSwitch { key, preempted: marks & PREEMPTED as u64 != 0 })
+        Some(ChosenSwitch { key, reason: reason(marks) })
     }
 }
 
@@ -330,7 +340,7 @@ pub(super) struct Wait {
     pub(super) thread: u32,
     pub(super) begin: u64,
     pub(super) key: u64,
-    pub(super) preempted: bool,
+    pub(super) reason: LeaveReason,
     pub(super) has_stack: bool,
     /// Where in the program the thread waited.
     pub(super) instruction: u64,
@@ -339,11 +349,22 @@ pub(super) struct Wait {
 impl Wait {
     pub(super) fn parse(message: &[u8]) -> Option<Wait> {
         let [ids, begin, key, marks, instruction] = numbers(message)?;
-        let has = |mark: i32| marks & mark as u64 != 0;
         let (process, thread) = ((ids >> 32) as u32, ids as u32);
-        let (preempted, has_stack) = (has(PREEMPTED), has(STACKED));
-        Some(Wait { process, thread, begin, key, preempted, has_stack, instruction })
+        let (reason, has_stack) = (reason(marks), has(marks, STACKED));
+        Some(Wait { process, thread, begin, key, reason, has_stack, instruction })
     }
+}
+
+fn reason(marks: u64) -> LeaveReason {
+    match (has(marks, PREEMPTED), has(marks, FAULTED)) {
+        (true, _) => LeaveReason::Preempted,
+        (false, true) => LeaveReason::Faults,
+        (false, false) => LeaveReason::Waits,
+    }
+}
+
+fn has(marks: u64, mark: i32) -> bool {
+    marks & mark as u64 != 0
 }
 
 fn numbers<const N: usize>(message: &[u8]) -> Option<[u64; N]> {

@@ -9,7 +9,7 @@ use super::attach::EventKind;
 use super::parse::{Origin, Parsed, TakenStack, chain_addresses};
 use super::switches::{ChosenSwitch, KNOWN_PLACES, Wait};
 use crate::process::Process;
-use crate::record::{Mapping, Record, RecordKind, SourceError, Stack};
+use crate::record::{LeaveReason, Mapping, Record, RecordKind, SourceError, Stack};
 use crate::unwind::{ModuleFiles, ProcessModules, Registers, UnwindCache};
 
 /// Most threads and processes that are remembered.
@@ -136,7 +136,8 @@ impl Translator {
             Parsed::Switch { origin, is_out, preempted } if self.is_recorded(origin.process) => {
                 let kind = if is_out {
                     self.counts.switches += 1;
-                    RecordKind::SwitchedOut { preempted, stack: self.pending.remove(&origin.thread) }
+                    let reason = if preempted { LeaveReason::Preempted } else { LeaveReason::Waits };
+                    RecordKind::SwitchedOut { reason, stack: self.pending.remove(&origin.thread) }
                 } else {
                     RecordKind::SwitchedIn { cpu: origin.cpu }
                 };
@@ -209,7 +210,7 @@ impl Translator {
             if self.taken.len() < MAX_WAITING || self.taken.contains_key(&origin.thread) {
                 self.taken.entry(origin.thread).or_default().put(switch.key, stack.clone());
             }
-            report(record(origin, RecordKind::SwitchedOut { preempted: switch.preempted, stack: Some(stack) }));
+            report(record(origin, RecordKind::SwitchedOut { reason: switch.reason, stack: Some(stack) }));
         }
     }
 
@@ -220,11 +221,12 @@ impl Translator {
         if !wait.has_stack {
             self.counts.switches += 1;
             let known = self.taken.get(&wait.thread).and_then(|places| places.stack(wait.key).cloned());
-            // Without a stack, the function that waits is better than nothing. Who lost the CPU is
-            // still in the calls that were seen last.
-            let stack = known.or_else(|| (!wait.preempted).then(|| Arc::from([wait.instruction])));
+            // Without a stack, the function that waits is better than nothing. Who lost the CPU, or
+            // waits for memory, is still in the calls that were seen last.
+            let waits = wait.reason == LeaveReason::Waits;
+            let stack = known.or_else(|| waits.then(|| Arc::from([wait.instruction])));
             let begin = Origin { time: wait.begin.min(origin.time), ..origin };
-            report(record(begin, RecordKind::SwitchedOut { preempted: wait.preempted, stack }));
+            report(record(begin, RecordKind::SwitchedOut { reason: wait.reason, stack }));
         }
         report(record(origin, RecordKind::SwitchedIn { cpu: origin.cpu }));
     }

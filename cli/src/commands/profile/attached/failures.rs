@@ -6,6 +6,7 @@ use anyhow::anyhow;
 use leeward_sampler::convert::recorder::RecorderError;
 use leeward_sampler::convert::{KeepSlow, SlowRequests};
 use leeward_sampler::record::SourceError;
+use leeward_sampler::windows::CostLimit;
 
 use super::super::args::Recording;
 use super::super::control;
@@ -55,12 +56,9 @@ pub(super) fn parse_size(flag: &str, text: &str) -> Result<u64, Failure> {
 }
 
 /// Reads the share of CPU time that recording may take, such as `5%`; `None` for `off`.
-pub(super) fn parse_overhead(text: Option<&str>) -> Result<Option<f64>, Failure> {
-    /// Where nothing is given, in per cent: with 3 % half of the slow requests of the examination
-    /// fell between windows, with this none.
-    const DEFAULT: f64 = 10.0;
-    let percent = text.map_or(Ok(Some(DEFAULT)), control::parse_overhead)?;
-    Ok(percent.map(|percent| percent / 100.0))
+pub(super) fn parse_overhead(text: Option<&str>) -> Result<Option<CostLimit>, Failure> {
+    let Some(text) = text else { return Ok(Some(CostLimit::DEFAULT)) };
+    Ok(control::parse_overhead(text)?.map(|percent| CostLimit::share(percent / 100.0)))
 }
 
 /// Reads which requests are kept: `slow`, `slow=0.1%`, `slow=50ms`.
@@ -121,13 +119,13 @@ mod tests {
 
     #[test]
     fn overheads_are_shares_or_off() {
-        let share = |text| parse_overhead(text).ok();
-        assert_eq!(share(Some("5%")), Some(Some(0.05)));
-        assert_eq!(share(Some("0.5")), Some(Some(0.005)));
-        assert_eq!(share(Some("off")), Some(None));
-        assert_eq!(share(None), Some(Some(0.1)));
+        let limit = |text| parse_overhead(text).ok();
+        assert_eq!(limit(Some("5%")), Some(Some(CostLimit::share(0.05))));
+        assert_eq!(limit(Some("0.5")), Some(Some(CostLimit::share(0.005))));
+        assert_eq!(limit(Some("off")), Some(None));
+        assert_eq!(limit(None), Some(Some(CostLimit::DEFAULT)));
         for text in ["", "0%", "101%", "nan", "-1%", "some"] {
-            assert_eq!(share(Some(text)), None, "{text}");
+            assert_eq!(limit(Some(text)), None, "{text}");
         }
     }
 

@@ -21,7 +21,7 @@ use leeward_sampler::perf::{PerfOptions, PerfSource, SampleRate};
 use leeward_sampler::probe::{RequestOptions, RequestSource};
 use leeward_sampler::process::Process;
 use leeward_sampler::record::{RecordSource, SourceError};
-use leeward_sampler::windows::{Spending, WindowChange, Windows};
+use leeward_sampler::windows::{CostLimit, Spending, WindowChange, Windows};
 
 use super::args::{AttachArgs, RecordArgs};
 use super::control;
@@ -98,7 +98,7 @@ impl Recording {
     fn begin(
         args: &RecordArgs,
         processes: Vec<Process>,
-        (disk, limit): (u64, Option<f64>),
+        (disk, limit): (u64, Option<CostLimit>),
         keep: Option<KeepSlow>,
     ) -> Result<Recording, Failure> {
         let sampling = &args.sampling;

@@ -26,15 +26,17 @@ impl Converter {
         };
         let begin = EventKind::RequestStart { id, queue: None };
         if let Some((starter, of_starter)) = starter {
-            // It was handed over when this thread could first work on it.
-            let taken = self.threads.get(&tid).map_or(start, |state| state.next_on(start)).min(time);
-            let left = self.threads.get(&starter).and_then(|state| state.next_left(start));
-            let given = left.map_or(taken, |left| left.min(taken));
+            let left = self.threads.get(&starter).and_then(|state| state.handed_over(start)).unwrap_or(time).min(time);
+            let taken = self.threads.get(&tid).map_or(left, |state| state.taken_over(start, left, time));
+            let given = left.min(taken);
             self.writer.event(of_starter, start, begin)?;
             self.writer.event(of_starter, given, EventKind::RequestBlock { id, queue: None })?;
             self.writer.event(number, taken, begin)?;
         } else {
             self.writer.event(number, start, begin)?;
+        }
+        if let Some(state) = self.threads.get_mut(&tid) {
+            state.answered(time);
         }
         self.writer.event(number, time, EventKind::RequestEnd { id })
     }

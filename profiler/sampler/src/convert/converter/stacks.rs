@@ -10,6 +10,7 @@ use leeward_profile::format::write::TraceWriter;
 
 use super::super::calls::{Call, Frame};
 use super::Converter;
+use crate::record::LeaveReason;
 
 /// Where the kernel lets a function return that has a uprobe at its return: the caller's address is
 /// elsewhere then. On x86-64 it is the last page of a program's memory, elsewhere no program's.
@@ -37,7 +38,7 @@ impl Converter {
         &mut self,
         time: u64,
         tid: u32,
-        preempted: bool,
+        why: LeaveReason,
         stack: Option<&[u64]>,
     ) -> io::Result<()> {
         let has_stack = stack.is_some_and(|stack| self.set_stack(stack));
@@ -46,15 +47,16 @@ impl Converter {
         let Some(state) = threads.get_mut(&tid) else { return Ok(()) };
         let number = state.thread.number;
         let frames = has_stack.then_some(&stack[..]);
-        reporting(writer, number, |report| state.calls.switched_out(time, preempted, frames, interval, report))?;
-        if let Some(leaf) = frames.and_then(<[Frame]>::last).filter(|_| !preempted) {
+        let stays = why != LeaveReason::Waits;
+        reporting(writer, number, |report| state.calls.switched_out(time, stays, frames, interval, report))?;
+        if let Some(leaf) = frames.and_then(<[Frame]>::last).filter(|_| !stays) {
             // A system call's wrappers stand in the same library as it does.
             let of_wait = |frame: &&Frame| modules.is_shared(frame.address, leaf.address);
             let around = stack.len() - stack.iter().rev().take_while(of_wait).count();
             state.calls.set_around_wait(if around > 0 { around } else { stack.len() - 1 });
         }
-        state.left(time);
-        let reason = if preempted { OffCpu::Runnable } else { OffCpu::Blocked };
+        state.left(time, why == LeaveReason::Preempted);
+        let reason = if why == LeaveReason::Preempted { OffCpu::Runnable } else { OffCpu::Blocked };
         writer.event(number, time, EventKind::SwitchedOut { cpu: state.cpu, next: 0, reason })
     }
 

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 use super::super::{KeepSlow, SlowRequests};
 use super::*;
-use crate::record::Stack;
+use crate::record::{LeaveReason, Stack};
 
 const MS: u64 = 1_000_000;
 /// Functions of the synthetic program.
@@ -79,7 +79,7 @@ fn feed_causes(
             .record(record(end, RecordKind::Request { id, start, started_by: None, is_slow: end - start >= threshold }))
             .unwrap();
         let stack = Some(stack(&[MAIN, WAIT]));
-        converter.record(record(end + 100, RecordKind::SwitchedOut { preempted: false, stack })).unwrap();
+        converter.record(record(end + 100, RecordKind::SwitchedOut { reason: LeaveReason::Waits, stack })).unwrap();
         now = end + 5 * MS;
         converter.record(record(now - 100, RecordKind::SwitchedIn { cpu: 1 })).unwrap();
         converter.advance(now.saturating_sub(1000 * MS)).unwrap();
@@ -188,7 +188,7 @@ fn a_request_that_another_thread_began_waits_in_between() {
     let folder = tempfile::tempdir().unwrap();
     let mut converter = converter(folder.path(), None);
     let of = |thread, time, kind| Record { time, process: 7, thread, kind };
-    let away = |stack| RecordKind::SwitchedOut { preempted: false, stack };
+    let away = |stack| RecordKind::SwitchedOut { reason: LeaveReason::Waits, stack };
     for record in [
         of(71, 10, away(None)),
         of(70, 100, RecordKind::SwitchedIn { cpu: 0 }),
@@ -227,11 +227,11 @@ fn the_disk_stays_within_its_budget() {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let stack = || prop::collection::vec(any::<u64>(), 0..4).prop_map(Arc::from);
+    let reason = prop::sample::select(vec![LeaveReason::Preempted, LeaveReason::Waits, LeaveReason::Faults]);
     let id = 0_u64..4;
     let kind = prop_oneof![
         stack().prop_map(|stack| RecordKind::Sample { stack }),
-        (any::<bool>(), prop::option::of(stack()))
-            .prop_map(|(preempted, stack)| RecordKind::SwitchedOut { preempted, stack }),
+        (reason, prop::option::of(stack())).prop_map(|(reason, stack)| RecordKind::SwitchedOut { reason, stack }),
         any::<u32>().prop_map(|cpu| RecordKind::SwitchedIn { cpu }),
         any::<u32>().prop_map(|waker| RecordKind::Woken { waker }),
         ".{0,70}".prop_map(|name| RecordKind::Named { name: name.into() }),
