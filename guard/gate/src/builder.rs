@@ -143,6 +143,11 @@ impl Builder {
         self
     }
 
+    /// Whether the gate has a wait queue.
+    pub fn has_queue(&self) -> bool {
+        self.queue_capacity.is_some()
+    }
+
     /// Former name of [`Builder::queue`].
     #[doc(hidden)]
     #[deprecated(note = "renamed to `queue`")]

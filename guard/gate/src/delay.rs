@@ -1,43 +1,8 @@
-//! Delay of the queue in front of the workers, estimated from the ages of requests as they leave
-//! it. In a FIFO queue the delay is the greatest age; in a priority queue it is the mean. Does not
-//! contain the source of the ages.
+//! Delay of a wait queue, estimated from the ages of requests as they leave it: their mean, as
+//! important requests overtake others. Does not contain queues in order of arrival
+//! ([`crate::max_age`]).
 
-use crate::max_age::MaxAge;
 use leeward_core::units::{Nanos, Time};
-
-/// Estimator of a queue's delay.
-#[derive(Debug)]
-pub(crate) enum DelayEstimator {
-    /// For a FIFO queue.
-    Max(MaxAge),
-    /// For a priority wait queue.
-    Mean(MeanAge),
-}
-
-impl DelayEstimator {
-    /// Makes an estimator that forgets ages older than `memory`.
-    ///
-    /// `overtakes`: important requests pass others, as in a wait queue.
-    pub(crate) fn new(memory: Nanos, overtakes: bool) -> Self {
-        if overtakes { DelayEstimator::Mean(MeanAge::new(memory)) } else { DelayEstimator::Max(MaxAge::new(memory)) }
-    }
-
-    /// Records that a request leaves the queue at this age; returns the delay.
-    pub(crate) fn note(&mut self, now: Time, age: Nanos) -> Nanos {
-        match self {
-            DelayEstimator::Max(max) => max.note(now, age),
-            DelayEstimator::Mean(mean) => mean.note(now, age),
-        }
-    }
-
-    /// The last known delay.
-    pub(crate) fn delay(&self, now: Time) -> Nanos {
-        match self {
-            DelayEstimator::Max(max) => max.delay(now),
-            DelayEstimator::Mean(mean) => mean.delay(now),
-        }
-    }
-}
 
 /// Number of requests over which ages are averaged.
 const MEAN_WINDOW: f64 = 32.0;
@@ -55,11 +20,12 @@ pub(crate) struct MeanAge {
 }
 
 impl MeanAge {
-    fn new(memory: Nanos) -> Self {
+    pub(crate) fn new(memory: Nanos) -> Self {
         MeanAge { memory, mean: 0.0, at: Time::ZERO }
     }
 
-    fn note(&mut self, now: Time, age: Nanos) -> Nanos {
+    /// Records that a request leaves the queue at this age; returns the delay.
+    pub(crate) fn note(&mut self, now: Time, age: Nanos) -> Nanos {
         let before = self.delay(now).0 as f64;
         let weight = if before > 0.0 { 1.0 / MEAN_WINDOW } else { 1.0 };
         self.mean = before + weight * (age.0 as f64 - before);
@@ -67,7 +33,8 @@ impl MeanAge {
         self.delay(now)
     }
 
-    fn delay(&self, now: Time) -> Nanos {
+    /// The last known delay.
+    pub(crate) fn delay(&self, now: Time) -> Nanos {
         if now.since(self.at) <= self.memory { Nanos(self.mean as u64) } else { Nanos::ZERO }
     }
 }
@@ -79,7 +46,7 @@ mod tests {
     #[test]
     fn request_order_does_not_change_the_mean_delay() {
         let delays = |ages: [u64; 2]| {
-            let mut delay = DelayEstimator::new(Nanos(1_000), true);
+            let mut delay = MeanAge::new(Nanos(1_000));
             (0..400u64).map(|at| delay.note(Time(at), Nanos(ages[at as usize % 2])).0).skip(200).collect::<Vec<_>>()
         };
         assert!(delays([800, 800]).iter().all(|delay| *delay == 800));
@@ -88,7 +55,7 @@ mod tests {
 
     #[test]
     fn the_delay_is_zero_after_an_idle_interval() {
-        let mut delay = DelayEstimator::new(Nanos(100), true);
+        let mut delay = MeanAge::new(Nanos(100));
         assert_eq!(delay.note(Time(5), Nanos(90)), Nanos(90), "the first is all that is known");
         assert_eq!((delay.delay(Time(105)), delay.delay(Time(106))), (Nanos(90), Nanos::ZERO));
         assert_eq!(delay.note(Time(300), Nanos(2)), Nanos(2));

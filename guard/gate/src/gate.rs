@@ -4,11 +4,12 @@
 use crate::builder::{BuildError, Builder, MAX_IN_FLIGHT, Mode};
 use crate::caller_queue::CallerQueue;
 use crate::counts::GateCounts;
-use crate::delay::DelayEstimator;
+use crate::delay::MeanAge;
 use crate::delay_weight::DelayWeight;
 use crate::downstream::DownstreamGroups;
 use crate::handler_time::HandlerTime;
 use crate::load::{Load, Utilization};
+use crate::max_age::MaxAge;
 use crate::outcome::{Outcome, RequestEnd};
 use crate::probe::{ProbeId, Probes};
 use crate::queue::{WaitError, WaitQueue};
@@ -32,6 +33,9 @@ mod admit;
 
 /// Routes whose cost is learnt separately.
 const ROUTES: usize = 256;
+
+/// Numbers that are tried for the name of a route.
+const PROBED: usize = 32;
 
 /// Requests per worker that may be called ahead of free slots.
 const MOST_AHEAD: usize = 8;
@@ -113,7 +117,10 @@ pub(crate) struct Inner {
     mean_service: CostEstimate,
     /// Time from admission to the answer, by route.
     handler_times: Vec<HandlerTime>,
-    queue: Mutex<DelayEstimator>,
+    /// Queue in front of the gate, by the ages of arrivals.
+    front: Mutex<MaxAge>,
+    /// The same with the gate's wait queue, by the ages of requests that leave that.
+    queued: Mutex<MeanAge>,
     /// Queue of the caller's own behind the gate, if it has one.
     pub(crate) caller_queue: OnceLock<Mutex<CallerQueue>>,
     /// Groups of downstream services.
@@ -161,7 +168,7 @@ impl Gate {
         let weight = inner.delay_weight(route, service);
         // Only dequeued requests report the queue's delay. A request that was passed over until it
         // was late measures the queue of the more important requests, not of its own class.
-        let mut queue = lock(&inner.queue);
+        let mut queue = lock(&inner.queued);
         let delay = if wait_result.is_ok() { queue.note(now, waited) } else { queue.delay(now) };
         drop(queue);
         let mut shard = lock(&inner.shards[shard]);
@@ -231,18 +238,29 @@ impl Gate {
         self.0.names.get(usize::from(route)).is_some_and(|name| name.get().is_some())
     }
 
+    /// Number of the route with this name: that which has the name, or a free one. `hash`: of the
+    /// name. Where there is none left, routes share a number, but never that of requests without a
+    /// route, 0.
+    pub fn route_number(&self, name: &str, hash: u64) -> u8 {
+        let name = cut(name);
+        let first = (hash % (ROUTES as u64 - 1)) as usize;
+        let numbers = (0..PROBED).map(|step| 1 + (first + step) % (ROUTES - 1));
+        let is_it = |number: &usize| self.0.names[*number].get().is_none_or(|held| **held == *name);
+        numbers.clone().find(is_it).unwrap_or(1 + first) as u8
+    }
+
     /// Names a route for metrics: its path or method, never a text that a client may vary.
     ///
     /// The first name stays; a long name is cut to [`NAME_MAX`] characters. Routes with one number
     /// share a name.
     pub fn name_route(&self, route: u8, name: &str) {
         if let Some(cell) = self.0.names.get(usize::from(route)) {
-            cell.get_or_init(|| name.chars().take(NAME_MAX).collect::<String>().into());
+            cell.get_or_init(|| cut(name).into());
         }
     }
 
     /// Records how long a request of this route has occupied a worker until it ended.
-    pub(crate) fn record_cost(&self, route: u8, cpu_time: Duration, outcome: Outcome) {
+    pub(crate) fn record_cost(&self, route: u8, cpu_time: Duration, outcome: Outcome, is_trial: bool) {
         let span = Nanos(u64::try_from(cpu_time.as_nanos()).unwrap_or(u64::MAX));
         self.0.routes[usize::from(route)].record(span);
         self.0.mean.record(span);
@@ -250,7 +268,12 @@ impl Gate {
             // Capped a little above the objective: a longer time changes no decision, and a few
             // long requests would reject all others for a long while.
             let service = span.min(self.0.slo + self.0.slo / 8);
-            self.0.services[usize::from(route)].record(service);
+            let estimate = &self.0.services[usize::from(route)];
+            if is_trial {
+                estimate.record_trial(service)
+            } else {
+                estimate.record(service)
+            }
             self.0.mean_service.record(service);
         }
         self.0.cpu_ns.fetch_add(span.0, Ordering::Relaxed);
@@ -282,7 +305,8 @@ impl Gate {
         let delay = match self.0.mode {
             Mode::Enforce => {
                 let behind = self.0.delay_behind(now);
-                lock(&self.0.queue).delay(now).max(self.0.probes.delay(now)).max(behind)
+                let waits = lock(&self.0.front).delay(now).max(lock(&self.0.queued).delay(now));
+                waits.max(self.0.probes.delay(now)).max(behind)
             }
             _ => lock(&self.0.shadow_queue).delay(now),
         };
@@ -416,7 +440,8 @@ impl Builder {
             mean_service: CostEstimate::default(),
             handler_times: (0..ROUTES).map(|_| HandlerTime::default()).collect(),
             // Ages are forgotten after one target delay.
-            queue: Mutex::new(DelayEstimator::new(slo.scale(0.4), queue_capacity.is_some())),
+            front: Mutex::new(MaxAge::new(slo.scale(0.4))),
+            queued: Mutex::new(MeanAge::new(slo.scale(0.4))),
             caller_queue: OnceLock::new(),
             downstream: DownstreamGroups::new(ROUTES),
             wait_queue: queue_capacity.map(|queue_capacity| Arc::new(WaitQueue::new(self.workers, queue_capacity))),
@@ -481,16 +506,21 @@ impl Inner {
     fn wait_and_delay(&self, now: Time, arriving: &RequestInfo) -> (Nanos, Nanos) {
         match arriving.age {
             // The request will queue as well, so its age so far is only a part of its delay.
-            Some(waited) if self.wait_queue.is_some() => (waited, lock(&self.queue).delay(now).max(waited)),
+            Some(waited) if self.queues(arriving) => (waited, lock(&self.queued).delay(now).max(waited)),
             // The age is exact; a probe of another worker would add noise.
-            Some(waited) => (waited, lock(&self.queue).note(now, waited)),
+            Some(waited) => (waited, lock(&self.front).note(now, waited)),
             // A probe doesn't know which request is late, so this request is charged no wait.
             None => {
                 let delay = self.probes.get(ProbeId::of_thread(number_of_thread())).delay(now);
-                let queue = self.wait_queue.as_ref().map_or(Nanos::ZERO, |_| lock(&self.queue).delay(now));
+                let queue = if self.queues(arriving) { lock(&self.queued).delay(now) } else { Nanos::ZERO };
                 (Nanos::ZERO, delay.max(queue))
             }
         }
+    }
+
+    /// Whether a request waits in the gate's queue.
+    fn queues(&self, arriving: &RequestInfo) -> bool {
+        self.wait_queue.is_some() && !arriving.skips_queue
     }
 
     /// Weight of the delay in front of this route; its requests work for `service`.
@@ -592,6 +622,11 @@ impl Inner {
             _ => 0,
         }
     }
+}
+
+/// The part of a name that is kept.
+fn cut(name: &str) -> &str {
+    name.char_indices().nth(NAME_MAX).map_or(name, |(end, _)| &name[..end])
 }
 
 /// Number of the calling thread among those that have called a gate.

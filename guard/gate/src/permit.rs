@@ -34,6 +34,8 @@ pub struct Permit {
     dequeue_check: Option<DequeueCheck>,
     /// Its place in a queue of the caller's own.
     place: QueuePlace,
+    /// It was admitted although requests of its route take too long.
+    is_trial: bool,
     /// `None` after the end, and in shadow mode.
     pending: Option<server::PendingRequest>,
 }
@@ -73,6 +75,7 @@ impl Permit {
             downstream: route,
             dequeue_check: None,
             place: QueuePlace::None,
+            is_trial: false,
             pending: request,
         }
     }
@@ -87,6 +90,11 @@ impl Permit {
     pub(crate) fn set_budget(&mut self, budget: Budget, downstream: u8) {
         self.budget = budget;
         self.downstream = downstream;
+    }
+
+    #[inline]
+    pub(crate) fn set_trial(&mut self, is_trial: bool) {
+        self.is_trial = is_trial;
     }
 
     #[inline]
@@ -233,7 +241,7 @@ impl Permit {
     fn end(&mut self, now: Option<Time>, outcome: Outcome) {
         let cpu = self.cpu_time.take();
         if let Some(span) = cpu {
-            self.gate.record_cost(self.route, span, outcome);
+            self.gate.record_cost(self.route, span, outcome, self.is_trial);
         }
         if let Some(pending) = self.pending.take() {
             let now = now.unwrap_or_else(|| self.gate.now());

@@ -62,6 +62,8 @@ pub struct RequestInfo {
     pub downstream: Option<u8>,
     /// Number of earlier attempts of this request.
     pub attempt: u8,
+    /// Whether it begins at once, although the gate has a wait queue.
+    pub skips_queue: bool,
 }
 
 impl RequestInfo {
@@ -113,6 +115,12 @@ impl RequestInfo {
     /// Sets [`RequestInfo::route`].
     pub const fn with_route(mut self, route: u8) -> Self {
         self.route = route;
+        self
+    }
+
+    /// Sets [`RequestInfo::skips_queue`].
+    pub const fn with_skipped_queue(mut self) -> Self {
+        self.skips_queue = true;
         self
     }
 

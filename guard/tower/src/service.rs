@@ -67,7 +67,7 @@ impl<S> GuardedService<S> {
             (0..parsed.malformed).for_each(|_| self.shared.gate.record_malformed());
         }
         let name = route_name(request, parsed.is_grpc);
-        let route = name.as_ref().map(RouteName::number);
+        let route = name.as_ref().map(|name| self.route_number(name));
         // Requests that probably ask the same downstream services: those of one route, or with the
         // same first part of the path.
         let group = route.unwrap_or_else(|| path_group(path));
@@ -75,6 +75,11 @@ impl<S> GuardedService<S> {
             .with_attempt(parsed.attempt)
             .with_route(route.unwrap_or(UNNAMED))
             .with_downstream(group);
+        // Servers of HTTP/2 read many requests at once and spawn a task for each. These wait behind
+        // the decision, and the connection, which has the next ones, behind them.
+        if request.version != Version::HTTP_2 && !self.shared.settings.queues_all() {
+            info = info.with_skipped_queue();
+        }
         if let Some(class) = parsed.class {
             info = info.with_class(class);
         }
@@ -101,6 +106,23 @@ impl<S> GuardedService<S> {
             Some(info)
         });
         described.map(|info| (info, name))
+    }
+}
+
+impl<S> GuardedService<S> {
+    /// Number of the route. A pattern has its name at once; a client's has it once the service has
+    /// answered.
+    fn route_number(&self, route: &RouteName<'_>) -> u8 {
+        let gate = &self.shared.gate;
+        let find = || gate.route_number(route.text(), hash(route.text().as_bytes()));
+        let number = find();
+        #[cfg(feature = "axum")]
+        if matches!(route, RouteName::Pattern(_)) && !gate.is_named(number) {
+            gate.name_route(number, route.text());
+            // Another thread may have given the number to another name.
+            return find();
+        }
+        number
     }
 }
 
@@ -166,11 +188,6 @@ impl<'a> RouteName<'a> {
             RouteName::Method(name) => name,
         }
     }
-
-    /// Number of the route.
-    fn number(&self) -> u8 {
-        hash(self.text().as_bytes()) as u8
-    }
 }
 
 /// Name of a request's route; `is_grpc`: its headers are those of a gRPC call.
@@ -212,22 +229,13 @@ fn path_group(path: &str) -> u8 {
     hash(path.split('/').next().unwrap_or(path).as_bytes()) as u8
 }
 
-/// Names a route that has no name yet. A client's name is returned instead; it counts once the
-/// service has answered.
-fn name(route: Option<RouteName<'_>>, info: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
-    let route = route?;
+/// The client's name of a route that has no name yet. It counts once the service has answered.
+fn new_name(route: Option<RouteName<'_>>, info: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
+    let name = route?;
+    let text = name.text();
     // The application may have set another route number.
-    if gate.is_named(info.route) || info.route != route.number() {
-        return None;
-    }
-    match route {
-        #[cfg(feature = "axum")]
-        RouteName::Pattern(name) => {
-            gate.name_route(info.route, name);
-            None
-        }
-        RouteName::Method(name) => Some(name.chars().take(NAME_MAX).collect()),
-    }
+    let is_new = !gate.is_named(info.route) && info.route == gate.route_number(text, hash(text.as_bytes()));
+    is_new.then(|| text.chars().take(NAME_MAX).collect())
 }
 
 impl<S> Layer<S> for Slo {
@@ -263,7 +271,7 @@ where
             profiled.pause();
             return ResponseFuture::served(inner, None, ends_at, None, profiled);
         };
-        let client_name = name(route, &info, &shared.gate);
+        let client_name = new_name(route, &info, &shared.gate);
         let now = shared.gate.time_at(reading);
         let admission = match shared.gate.admit_at(now, &info) {
             Ok(permit) => permit,

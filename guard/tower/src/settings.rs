@@ -99,6 +99,11 @@ impl Slo {
         self
     }
 
+    /// Whether requests of HTTP/1 wait in the queue, too.
+    pub(crate) fn queues_all(&self) -> bool {
+        self.builder.has_queue()
+    }
+
     /// Whether the application describes no requests.
     pub(crate) fn is_plain(&self) -> bool {
         self.describe.is_none() && self.exempt.is_none()
@@ -135,7 +140,7 @@ impl Slo {
     }
 
     /// Queues admitted requests by class, then by start deadline, while new requests are read.
-    /// Default: off.
+    /// Default: only those of HTTP/2.
     ///
     /// At most one request more than [`Slo::workers`] executes at once; a request that awaits is
     /// not counted. `docs/middleware.md` describes benefits and costs.
@@ -167,9 +172,12 @@ impl Slo {
     ///
     /// If [`Slo::build`] has set a parameter that the controller rejects.
     pub fn gate(&self) -> &Gate {
-        self.gate.get_or_init(|| match self.builder.clone().build() {
-            Ok(gate) => gate,
-            Err(error) => panic!("a layer's gate: {error}"),
+        self.gate.get_or_init(|| {
+            let builder = self.builder.clone();
+            match if self.queues_all() { builder } else { builder.queue(PLACES) }.build() {
+                Ok(gate) => gate,
+                Err(error) => panic!("a layer's gate: {error}"),
+            }
         })
     }
 }

@@ -8,6 +8,8 @@ const MIN_SAMPLES: u64 = 32;
 /// Samples from which a new one has a fixed weight; before that the weight is 1 / (samples so far).
 const WEIGHT_SAMPLES: u64 = 64;
 const WEIGHT: f64 = 1.0 / WEIGHT_SAMPLES as f64;
+/// Weight of a request that was admitted to learn whether it has become faster: such are few.
+const TRIAL_WEIGHT: f64 = 1.0 / 8.0;
 
 /// Estimated time of one class of requests on a core. Threads share it: an update that loses a race
 /// loses one sample.
@@ -20,6 +22,15 @@ pub struct CostEstimate {
 impl CostEstimate {
     /// Records a measured time.
     pub fn record(&self, time: Nanos) {
+        self.record_weighted(time, WEIGHT);
+    }
+
+    /// Records the time of a request that this estimate alone would have rejected.
+    pub fn record_trial(&self, time: Nanos) {
+        self.record_weighted(time, TRIAL_WEIGHT);
+    }
+
+    fn record_weighted(&self, time: Nanos, least: f64) {
         // Ignores a jump of the clock.
         if time > Nanos::from_secs(60) {
             return;
@@ -28,9 +39,9 @@ impl CostEstimate {
         let mean = f64::from_bits(self.mean_ns.load(Ordering::Relaxed));
         let weight = if samples < WEIGHT_SAMPLES {
             self.samples.store(samples + 1, Ordering::Relaxed);
-            1.0 / (samples + 1) as f64
+            least.max(1.0 / (samples + 1) as f64)
         } else {
-            WEIGHT
+            least
         };
         self.mean_ns.store((mean + weight * (time.0 as f64 - mean)).to_bits(), Ordering::Relaxed);
     }
@@ -50,6 +61,14 @@ impl CostEstimate {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_few_trials_suffice() {
+        let estimate = CostEstimate::default();
+        (0..100).for_each(|_| estimate.record(Nanos::from_micros(900)));
+        (0..16).for_each(|_| estimate.record_trial(Nanos::from_micros(100)));
+        assert!(estimate.cost(Cost(7)).0 < 200);
+    }
 
     #[test]
     fn a_cost_estimate_converges_to_the_mean_and_follows_changes() {

@@ -127,8 +127,9 @@ impl Gate {
                 }
                 let mut permit =
                     Permit::new(self.clone(), index, (arriving.route, class), (now, waited), Some(pending));
+                permit.set_trial(expected < service && waited + behind + service >= time_left.min(inner.slo));
                 permit.set_budget(inner.queue_budget(time_left, arriving.route, waited), group);
-                if inner.wait_queue.is_none() {
+                if !inner.queues(arriving) {
                     return Ok(permit);
                 }
                 let lateness = weight.unweighted(inner.bounds.lateness.unwrap_or(inner.slo));
