@@ -127,7 +127,10 @@
 /* No limit, as a budget. */
 #define LW_UNLIMITED UINT64_MAX
 
-/* Admission to a service. A program has one, which all of its threads use. */
+/*
+ Admission to the threads behind one queue, in order of arrival: a pool, or the sockets of a
+ thread. What overloads one must not reject the requests of another, so each has a gate.
+ */
 typedef struct lw_gate lw_gate;
 
 /* Settings of a gate. Members that are 0 or NULL have their default. */
@@ -138,7 +141,7 @@ typedef struct lw_options {
     uint32_t threads;
     /* Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h */
     uint64_t slo_ns;
-    /* Limit of admitted requests in progress. Default: 65,536. */
+    /* Limit of admitted requests in progress. Default: 65,536 for each thread that admits. */
     uint32_t max_in_flight;
     /* `LW_MODE_…`. */
     uint32_t mode;
@@ -197,7 +200,7 @@ typedef struct lw_arrival {
     uint64_t user;
     /* Tenant that is charged for the request. */
     uint32_t tenant;
-    /* `LW_CLASS_…`, 1 to 8: the smaller, the more important. */
+    /* `LW_CLASS_…`, 1 to 8: the smaller, the more important. Metrics count from 0. */
     uint8_t klass;
     /* Kind of request; the gate learns the cost of each. */
     uint8_t route;
@@ -317,8 +320,9 @@ int lw_mutex_init(struct lw_mutex *of,
 int lw_mutex_lock(struct lw_mutex *of);
 
 /*
- Locks, as long as the request that this thread runs may still wait. A thread that runs none
- waits as `lw_mutex_lock` does. `LW_E_CONGESTED`: it would wait, or has waited, too long.
+ Locks, unless the lock's oldest waiter has waited for longer than the request that this thread
+ runs may still wait, or the request has, once it is its turn (it does not stop waiting before).
+ A thread that runs none waits as `lw_mutex_lock` does. `LW_E_CONGESTED`: nothing is locked.
  */
 int lw_mutex_lock_within(struct lw_mutex *of);
 

@@ -118,7 +118,9 @@ fn stop_running(running: Running) {
     if let Some(request) = shard.permits.get(running.id) {
         request.runner = 0;
         request.budget = account;
-        request.ran = Some(request.ran.unwrap_or_default() + clock::process().since(running.since));
+        let ran = clock::process().since(running.since);
+        thread::has_run(ran);
+        request.ran = Some(request.ran.unwrap_or_default() + ran);
     }
 }
 
@@ -135,6 +137,7 @@ pub(crate) fn finish(gate: u32, id: u64, outcome: Outcome) -> Result<(), Failure
     if let Some(running) = running {
         thread::set_running(None);
         budget = budget::replace_running(RequestBudget::none());
+        thread::has_run(now.since(running.since));
         ran = Some(ran.unwrap_or_default() + now.since(running.since));
     }
     shard.permits.remove(id, |permit| end(permit, now, &budget, (ran, waited), outcome));
@@ -151,10 +154,7 @@ fn end(
     outcome: Outcome,
 ) {
     if let Some(ran) = ran {
-        let locks = match (permit.budget().remaining(), budget.budget().remaining()) {
-            (Some(given), Some(left)) => given.saturating_sub(waited).saturating_sub(left),
-            _ => Nanos::ZERO,
-        };
+        let locks = budget.waited().saturating_sub(waited);
         // A thread that waits for a lock occupies no CPU.
         permit.record_cpu_time(Duration::from_nanos(ran.saturating_sub(locks).0));
         permit.record_queue_time(Duration::from_nanos((waited + locks).0));

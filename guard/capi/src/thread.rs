@@ -1,6 +1,7 @@
 //! The calling thread: its number, and the request that it runs. Does not contain requests.
 
-use leeward_core::units::Time;
+use crate::border::sleeps::sleeps;
+use leeward_core::units::{Nanos, Time};
 use leeward_runtime::budget::{self, RequestBudget};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -41,14 +42,31 @@ pub(crate) fn is_known() -> bool {
     NUMBER.try_with(|cell| cell.get() != 0).unwrap_or(true)
 }
 
-/// Time at which the thread was first seen after its last sleep. `sleeps`: their number so far.
-pub(crate) fn awake_since(now: u64, sleeps: i64) -> u64 {
+/// Time at which the thread was first seen after its last sleep outside of a request: then it had
+/// nothing to do.
+pub(crate) fn awake_since(now: u64) -> u64 {
+    let sleeps = sleeps();
     AWAKE.with(|cell| {
         if cell.get().0 != sleeps {
             cell.set((sleeps, now));
         }
         cell.get().1
     })
+}
+
+/// The thread has run a request for so long, and may have slept in it.
+pub(crate) fn has_run(span: Nanos) {
+    /// A sleep takes longer, the way to it and back included.
+    const SLEEP: Nanos = Nanos::from_micros(10);
+    if span >= SLEEP {
+        AWAKE.with(|cell| {
+            // Of a thread that reads no pipelined requests nobody asks.
+            let (before, since) = cell.get();
+            if before >= 0 {
+                cell.set((sleeps(), since));
+            }
+        });
+    }
 }
 
 /// The request that this thread runs.

@@ -127,9 +127,7 @@ pub(crate) struct Inner {
     pub(crate) downstream: DownstreamGroups,
     /// Largest number of requests in progress.
     max_in_flight: u32,
-    /// Largest number of them per shard, where the default limit is shared out among shards.
-    shard_limit: u32,
-    /// Their number, where a limit was set: one thread may admit them all.
+    /// Their number, where a limit was set. The default one is for each shard.
     in_flight: Option<AtomicU32>,
     /// Queue in which admitted requests wait for a slot.
     pub(crate) wait_queue: Option<Arc<WaitQueue>>,
@@ -219,6 +217,9 @@ impl Gate {
         let mut shard = lock(&inner.shards[shard]);
         if let Some(span) = end.cpu_time {
             shard.costs[route].record(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
+        }
+        if end.outcome == Outcome::Rejected {
+            shard.by_class.count(end.class, Some(end.reason));
         }
         shard.count_end((end.class, route), end.outcome, sojourn + waited, inner.slo);
         shard.end(pending, now, end.outcome, sojourn);
@@ -420,7 +421,6 @@ impl Builder {
             mode: self.mode,
             began: clock::process(),
             max_in_flight: self.max_in_flight,
-            shard_limit: self.max_in_flight.div_ceil(shards.len() as u32),
             in_flight: (self.max_in_flight != MAX_IN_FLIGHT).then(AtomicU32::default),
             tenants: Tenants::new(shards.len()),
             shards,
@@ -480,7 +480,7 @@ impl Inner {
 
     /// Counts a request in; false: there are as many as may be. `pending`: those of its shard.
     fn enter(&self, pending: u32) -> bool {
-        let Some(in_flight) = &self.in_flight else { return pending < self.shard_limit };
+        let Some(in_flight) = &self.in_flight else { return pending < self.max_in_flight };
         let more = |count: u32| (count < self.max_in_flight).then_some(count + 1);
         in_flight.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }

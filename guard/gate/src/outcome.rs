@@ -1,6 +1,7 @@
 //! Outcomes of admitted requests. Does not contain their effect on the gate.
 
 use leeward_core::units::Time;
+use leeward_observe::DecisionReason;
 use std::time::Duration;
 
 /// Outcome of an admitted request.
@@ -33,4 +34,6 @@ pub(crate) struct RequestEnd {
     pub(crate) queue_time: Duration,
     pub(crate) answered_at: Option<Time>,
     pub(crate) outcome: Outcome,
+    /// Why it was rejected, if it was.
+    pub(crate) reason: DecisionReason,
 }

@@ -8,6 +8,7 @@ use leeward_core::budget::Budget;
 use leeward_core::server;
 use leeward_core::units::{Nanos, Time};
 use leeward_host::sync::{Mutex, lock};
+use leeward_observe::DecisionReason;
 use std::time::Duration;
 
 /// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`].
@@ -135,7 +136,7 @@ impl Permit {
         if let Err(rejection) =
             self.gate.check_dequeued((self.shard, self.route), (self.prior_wait, now), &check, called)
         {
-            self.end(Some(now), Outcome::Rejected);
+            self.end_for(Some(now), Outcome::Rejected, rejection.reason);
             return Err(rejection);
         }
         self.budget = self.gate.0.queue_budget(check.timeout, self.route, self.prior_wait);
@@ -238,7 +239,12 @@ impl Permit {
         &self.gate
     }
 
+    /// What rejects an admitted request is a lock, or a pool's queue like one.
     fn end(&mut self, now: Option<Time>, outcome: Outcome) {
+        self.end_for(now, outcome, DecisionReason::Lock);
+    }
+
+    fn end_for(&mut self, now: Option<Time>, outcome: Outcome, reason: DecisionReason) {
         let cpu = self.cpu_time.take();
         if let Some(span) = cpu {
             self.gate.record_cost(self.route, span, outcome, self.is_trial);
@@ -260,6 +266,7 @@ impl Permit {
                 queue_time: self.queue_time,
                 answered_at: self.answered_at,
                 outcome,
+                reason,
             };
             self.gate.end(self.shard, pending, (self.arrival, self.prior_wait), now, &end);
         } else if cpu.is_some() || outcome == Outcome::Completed {

@@ -63,7 +63,7 @@ impl AdmittedRequest {
             if status::is_unknown(response) { permit.clear_route() } else { permit.name_route(&name) }
         }
         permit.record_cpu_time(Duration::from_nanos(cpu_time.0));
-        permit.record_queue_time(scope.queue_time(permit));
+        permit.record_queue_time(scope.queue_time());
         if let Some(rejected) = scope.downstream_rejected() {
             // A handler that found another answer has not wasted its work.
             permit.record_downstream(rejected && !status::is_success(response));

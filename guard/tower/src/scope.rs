@@ -1,7 +1,6 @@
 //! The request that a thread serves: its deadline, importance and queueing budget. The client layer
 //! and the locks read it. Does not contain their use of it.
 
-use leeward_core::budget::Budget;
 use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Class, Permit, RequestInfo};
 use leeward_runtime::budget::RequestBudget;
@@ -120,9 +119,8 @@ impl Scope {
     }
 
     /// Time that locks have charged to the request.
-    pub(crate) fn queue_time(&self, permit: &Permit) -> Duration {
-        let remaining = |budget: Budget| budget.remaining().unwrap_or(Nanos::ZERO);
-        Duration::from_nanos(remaining(permit.budget()).saturating_sub(remaining(self.budget.budget())).0)
+    pub(crate) fn queue_time(&self) -> Duration {
+        Duration::from_nanos(self.budget.waited().0)
     }
 
     /// Whether a lock or an acquire queue has rejected the request.

@@ -23,6 +23,8 @@ use std::pin::pin;
 #[derive(Clone, Copy, Debug)]
 pub struct RequestBudget {
     budget: Budget,
+    /// Sum of the charged waits, beyond the budget, too.
+    waited: Nanos,
     /// Part of the budget spent in run queues so far.
     spent_on_cores: Nanos,
     /// The lock that rejected the request last.
@@ -31,7 +33,7 @@ pub struct RequestBudget {
 
 /// No request is running, so nothing is rejected.
 const NO_REQUEST: RequestBudget =
-    RequestBudget { budget: Budget::UNLIMITED, spent_on_cores: Nanos::ZERO, refused: None };
+    RequestBudget { budget: Budget::UNLIMITED, waited: Nanos::ZERO, spent_on_cores: Nanos::ZERO, refused: None };
 
 impl RequestBudget {
     /// Makes the account of a request that may spend `budget` in queues.
@@ -59,6 +61,11 @@ impl RequestBudget {
     /// Remaining budget.
     pub const fn budget(&self) -> Budget {
         self.budget
+    }
+
+    /// Time that it has waited in queues ([`charge`]), which may exceed its budget.
+    pub const fn waited(&self) -> Nanos {
+        self.waited
     }
 
     /// Name of the lock that rejected the request last.
@@ -126,6 +133,7 @@ pub fn current() -> Budget {
 pub fn charge(waited: Nanos) {
     let mut request = running();
     request.budget.charge(waited);
+    request.waited += waited;
     let _ = RUNNING.try_with(|cell| cell.set(request));
 }
 
@@ -201,6 +209,9 @@ mod tests {
         assert_eq!(replace_running(RequestBudget::of(Budget::new(Nanos(9)))).budget(), Budget::UNLIMITED);
         charge(Nanos(4));
         assert_eq!(replace_running(RequestBudget::none()).budget(), Budget::new(Nanos(5)));
+        let mut account = RequestBudget::of(Budget::new(Nanos(9)));
+        account.enter(|| charge(Nanos(40)));
+        assert_eq!((account.budget(), account.waited()), (Budget::new(Nanos::ZERO), Nanos(40)));
         assert_eq!(current(), Budget::UNLIMITED);
     }
 

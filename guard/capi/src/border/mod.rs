@@ -13,6 +13,7 @@ mod receive;
 mod request;
 mod rwlock;
 mod semaphore;
+pub(crate) mod sleeps;
 mod types;
 
 pub use gate::*;

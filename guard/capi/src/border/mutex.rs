@@ -42,8 +42,9 @@ pub unsafe extern "C" fn lw_mutex_lock(of: *mut Mutex) -> c_int {
     unsafe { with(of, |lock| lock.lock(Wait::Always)) }
 }
 
-/// Locks, as long as the request that this thread runs may still wait. A thread that runs none
-/// waits as `lw_mutex_lock` does. `LW_E_CONGESTED`: it would wait, or has waited, too long.
+/// Locks, unless the lock's oldest waiter has waited for longer than the request that this thread
+/// runs may still wait, or the request has, once it is its turn (it does not stop waiting before).
+/// A thread that runs none waits as `lw_mutex_lock` does. `LW_E_CONGESTED`: nothing is locked.
 ///
 /// # Safety
 /// `of` is as the module says, and made by its initializer.

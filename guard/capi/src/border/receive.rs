@@ -120,16 +120,6 @@ pub unsafe extern "C" fn lw_stamp_note(stamp: *mut Stamp, message: *const libc::
     })
 }
 
-/// How often the calling thread has slept so far.
-fn sleeps() -> i64 {
-    // SAFETY: counters of all zeroes are valid; the call writes them, and fails for no thread.
-    unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
-        usage.ru_nvcsw
-    }
-}
-
 /// `filled`: whether a read filled its buffers; `None`: it found nothing.
 ///
 /// # Safety
@@ -141,7 +131,7 @@ unsafe fn note(stamp: *mut Stamp, received_ns: u64, filled: Option<bool>) -> Res
     let now = wall::at(clock::process()).unwrap_or(0);
     match filled {
         Some(filled) => {
-            let awake_since = if stamp::is_spread(&updated) { thread::awake_since(now, sleeps()) } else { 0 };
+            let awake_since = if stamp::is_spread(&updated) { thread::awake_since(now) } else { 0 };
             stamp::after_read(&mut updated, received_ns, now, filled, awake_since);
         }
         None => stamp::after_empty_read(&mut updated, now),

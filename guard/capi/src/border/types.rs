@@ -85,7 +85,8 @@ pub const LW_LOG_INFO: c_int = 3;
 /// No limit, as a budget.
 pub const LW_UNLIMITED: u64 = u64::MAX;
 
-/// Admission to a service. A program has one, which all of its threads use.
+/// Admission to the threads behind one queue, in order of arrival: a pool, or the sockets of a
+/// thread. What overloads one must not reject the requests of another, so each has a gate.
 pub struct Gate {
     _opaque: [u8; 0],
 }
@@ -100,7 +101,7 @@ pub struct Options {
     pub threads: u32,
     /// Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h
     pub slo_ns: u64,
-    /// Limit of admitted requests in progress. Default: 65,536.
+    /// Limit of admitted requests in progress. Default: 65,536 for each thread that admits.
     pub max_in_flight: u32,
     /// `LW_MODE_…`.
     pub mode: u32,
@@ -132,7 +133,7 @@ pub struct Arrival {
     pub user: u64,
     /// Tenant that is charged for the request.
     pub tenant: u32,
-    /// `LW_CLASS_…`, 1 to 8: the smaller, the more important.
+    /// `LW_CLASS_…`, 1 to 8: the smaller, the more important. Metrics count from 0.
     pub klass: u8,
     /// Kind of request; the gate learns the cost of each.
     pub route: u8,
