@@ -11,7 +11,8 @@ use leeward_host::sync::{Mutex, lock};
 use leeward_observe::DecisionReason;
 use std::time::Duration;
 
-/// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`].
+/// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`], unless
+/// [`Permit::set_drop_outcome`] says otherwise.
 #[must_use = "a permit that is dropped is an abandoned request"]
 pub struct Permit {
     gate: Gate,
@@ -35,6 +36,7 @@ pub struct Permit {
     dequeue_check: Option<DequeueCheck>,
     /// Its place in a queue of the caller's own.
     place: QueuePlace,
+    drop_outcome: Outcome,
     /// It was admitted although requests of its route take too long.
     is_trial: bool,
     /// `None` after the end, and in shadow mode.
@@ -76,6 +78,7 @@ impl Permit {
             downstream: route,
             dequeue_check: None,
             place: QueuePlace::None,
+            drop_outcome: Outcome::Abandoned,
             is_trial: false,
             pending: request,
         }
@@ -234,6 +237,11 @@ impl Permit {
         self.end(Some(now), outcome);
     }
 
+    /// Sets how a drop ends the request. While its handler runs, a drop follows a panic.
+    pub fn set_drop_outcome(&mut self, outcome: Outcome) {
+        self.drop_outcome = outcome;
+    }
+
     /// The gate that admitted the request.
     pub fn gate(&self) -> &Gate {
         &self.gate
@@ -277,7 +285,7 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.end(None, Outcome::Abandoned);
+        self.end(None, self.drop_outcome);
     }
 }
 

@@ -427,6 +427,45 @@ mod tests {
         service.poll_ready(&mut Context::from_waker(Waker::noop())).is_ready()
     }
 
+    /// Its futures panic.
+    #[derive(Clone)]
+    struct PanicService;
+
+    struct PanicFuture;
+
+    impl std::future::Future for PanicFuture {
+        type Output = Result<Response<Empty>, Infallible>;
+
+        fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+            panic!("as asked");
+        }
+    }
+
+    impl Service<Request<Empty>> for PanicService {
+        type Response = Response<Empty>;
+        type Error = Infallible;
+        type Future = PanicFuture;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Empty>) -> Self::Future {
+            PanicFuture
+        }
+    }
+
+    #[tokio::test]
+    async fn a_handler_that_panics_is_a_failure() {
+        let layer = slo(ms(20));
+        let mut service = layer.layer(PanicService);
+        let call = service.call(Request::builder().body(Empty).unwrap());
+        assert!(tokio::spawn(call).await.is_err_and(|error| error.is_panic()));
+        drop(service.call(Request::builder().body(Empty).unwrap()));
+        let counts = layer.gate().counts();
+        assert_eq!((counts.failed, counts.abandoned, counts.in_flight()), (1, 1, 0));
+    }
+
     #[tokio::test]
     async fn a_rejection_releases_the_inner_services_reservation() {
         let limited = LimitedService { free: Arc::new(AtomicUsize::new(1)), has_permit: false };

@@ -142,12 +142,16 @@ impl DecisionContext {
                     let (waited, limit) = format_pair(*waited, Nanos(*bound));
                     return format!("it had waited {waited} {when}; the limit is {limit}");
                 }
+                // Of a queue behind the gate, the decision has the delay that is to come.
+                let is_behind = waited.0 + service.0 < self.slo.0 && decision.delay > *waited;
+                let behind =
+                    if is_behind { format!("; the queue takes {}", format_duration(*delay)) } else { String::new() };
                 let (waited, slo) = format_pair(*waited, self.slo);
                 let takes = match service.0 {
                     0 => String::new(),
                     _ => format!("; requests of its kind take {}", format_duration(*service)),
                 };
-                format!("it had waited {waited} {when}{takes}; the objective is {slo}")
+                format!("it had waited {waited} {when}{behind}{takes}; the objective is {slo}")
             }
             DecisionReason::Deadline => {
                 let takes = format_duration(*service);

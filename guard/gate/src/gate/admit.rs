@@ -114,7 +114,13 @@ impl Gate {
             (decision.time_left, decision.service_time) = (time_left, inner.response_time(arriving.route, service));
             (decision.priority, decision.tenant) = (arrival.priority, arrival.tenant);
             decision.route = arriving.route;
-            decision.bound = inner.bound(rejected, decision.stage, weight);
+            decision.bound = match rejected {
+                // The controller's own limit, and not that of the gate.
+                Some(DecisionReason::Concurrency) if has_entered => {
+                    inner.ticker.gauges().concurrency_limit.unwrap_or(0.0) as u64
+                }
+                _ => inner.bound(rejected, decision.stage, weight),
+            };
             decision
         };
         match verdict {
