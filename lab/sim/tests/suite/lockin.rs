@@ -70,8 +70,8 @@ fn canary_a_policy_that_knows_only_admitted_demand_keeps_a_small_pool() {
 #[test]
 fn every_controller_works_with_every_tier() {
     let registry = leeward_controllers::builtin();
-    for (seed, algorithm) in (1..).zip(registry.algorithms()) {
-        for seed in [seed, seed + 100, seed + 200] {
+    for algorithm in registry.algorithms() {
+        for seed in [7, 107, 207] {
             let mut config = draw(seed);
             config.workload.clients = 1 + (seed as u32 % 50);
             config.audit = true;
