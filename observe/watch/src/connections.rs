@@ -145,6 +145,11 @@ impl ConnectionTable {
         let before = self.dropped_before.replace(self.dropped).unwrap_or(self.dropped);
         self.front.dropped = self.dropped.saturating_sub(before);
         let generation = self.generation;
+        // A connection that ends has had its answer: where each request has one of its own, most
+        // answers are seen by that alone.
+        for followed in self.tcp.values().filter(|followed| followed.generation != generation) {
+            self.front.responses += u64::from(followed.owed);
+        }
         self.tcp.retain(|_, followed| followed.generation == generation);
         self.unix.retain(|_, followed| followed.generation == generation);
         std::mem::take(&mut self.front)

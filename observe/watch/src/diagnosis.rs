@@ -139,7 +139,13 @@ fn healthy(facts: &Facts) -> Option<(Cause, String)> {
             readers if readers >= 1.0 => format!("; {} clients do not read their responses", number(readers)),
             _ => String::new(),
         };
-        (Cause::None, format!("nothing waits in front of it: what is slow is elsewhere{readers}"))
+        let disk = facts.threads.disk;
+        let elsewhere = if facts.inside >= 2.0 && disk >= 0.5 * facts.inside {
+            format!("of {} requests inside, {} are at a disk, none for long", number(facts.inside), number(disk))
+        } else {
+            "what is slow is elsewhere".to_owned()
+        };
+        (Cause::None, format!("nothing waits in front of it: {elsewhere}{readers}"))
     })
 }
 
@@ -181,8 +187,10 @@ fn busy_cpus(facts: &Facts) -> Option<String> {
 }
 
 fn pauses(facts: &Facts) -> Option<(Cause, String)> {
-    // Where nearly all its time is pauses, one request after the other takes long.
-    (pauses_often(facts) && facts.stall_share < 0.8 && facts.stall_cpus >= 0.5).then(|| {
+    // Where nearly all its time is pauses, one request after the other takes long. Who pauses for a
+    // collector wants no CPU meanwhile.
+    let is_one = facts.stall_share < 0.8 && facts.stall_cpus >= 0.5 && !threads_want_cpus(facts);
+    (pauses_often(facts) && is_one).then(|| {
         let collector = if facts.collector_cpus >= 0.05 {
             format!(", and garbage collection uses {} CPUs", number(facts.collector_cpus))
         } else {
@@ -321,9 +329,15 @@ fn waits_in_front(facts: &Facts) -> bool {
     facts.front_share >= LASTING
 }
 
-/// A short queue in front of a service that gets no more CPU time.
+/// A short queue in front of a service that gets no more CPU time, or requests that have been read
+/// and wait for a CPU.
 fn is_short_of_cpu(facts: &Facts) -> bool {
-    facts.mean_unread >= Duration::from_millis(6) && busy_cpus(facts).is_some()
+    (facts.mean_unread >= Duration::from_millis(6) || threads_want_cpus(facts)) && busy_cpus(facts).is_some()
+}
+
+/// Most requests that have been read wait for a CPU.
+fn threads_want_cpus(facts: &Facts) -> bool {
+    facts.inside >= 2.0 && facts.waiting_for_cpus >= 0.5 * facts.inside
 }
 
 /// Requests are inside for long.
@@ -357,6 +371,13 @@ fn queue(facts: &Facts) -> String {
         }
         (None, false) if waits_for_accept(facts) => {
             format!("{} connections wait to be accepted", number(facts.accept_queue))
+        }
+        _ if threads_want_cpus(facts) => {
+            format!(
+                "{} requests are inside, {} threads wait for a CPU",
+                number(facts.inside),
+                number(facts.waiting_for_cpus)
+            )
         }
         _ if facts.mean_unread >= Duration::from_millis(1) => {
             format!("requests wait {} on average before they are read", millis(facts.mean_unread))
@@ -635,6 +656,21 @@ mod tests {
             ),
             // A collector and its program, which want two CPUs and get 1.3.
             (Facts { mean_unread: ms(8), cpus: 1.3, waiting_for_cpus: 0.7, idle_cpus: 0.0, ..idle() }, Cause::Cpu),
+            // A thread for each connection: all requests are read, and wait for a CPU then.
+            (Facts { inside: 14.0, cpus: 1.8, waiting_for_cpus: 13.0, idle_cpus: 0.0, ..idle() }, Cause::Cpu),
+            // The same with requests that take 200 ms: now and then none ends for a while.
+            (
+                Facts {
+                    stalls: 2,
+                    stall_share: 0.07,
+                    longest_stall: ms(114),
+                    stall_cpus: 2.0,
+                    ..with_inside(16.0, 200, Facts { cpus: 1.9, waiting_for_cpus: 14.0, idle_cpus: 0.0, ..idle() })
+                },
+                Cause::Cpu,
+            ),
+            // Threads that compute in the background, while requests are served at once.
+            (Facts { inside: 0.2, cpus: 1.9, waiting_for_cpus: 6.0, idle_cpus: 0.0, ..idle() }, Cause::None),
             // As many, without a queue.
             (Facts { mean_unread: ms(1), cpus: 1.3, waiting_for_cpus: 0.7, idle_cpus: 0.0, ..idle() }, Cause::None),
             // A short throttling that hurts nobody.

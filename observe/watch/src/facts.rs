@@ -227,6 +227,7 @@ impl Facts {
             sum.span += count.span;
             sum.ran += count.ran;
             sum.waited += count.waited;
+            sum.uncounted += count.uncounted;
             sum.collector += count.collector;
             sum.threads += count.threads;
             sum.still_threads += count.still_threads;
@@ -265,6 +266,10 @@ impl Facts {
         if seconds > 0.0 {
             // Exact, where the process's own counter has a resolution of 10 ms.
             self.cpus = per_second(sum.ran);
+        }
+        // Of threads that come and go, only samples say that they wait for a CPU.
+        if sum.uncounted > sum.ran / 4 {
+            self.waiting_for_cpus = self.waiting_for_cpus.max(self.threads.runnable - self.cpus);
         }
     }
 }

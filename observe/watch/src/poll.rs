@@ -74,6 +74,8 @@ pub struct Scheduling {
     pub ran: Duration,
     /// Time for which threads waited for a CPU, summed.
     pub waited: Duration,
+    /// Part of `ran` of threads that came and went between two counts, which tell nothing else.
+    pub uncounted: Duration,
     /// The thread that ran and waited longest.
     pub busiest: Option<BusyThread>,
     /// Time for which threads of garbage collectors ran, told by their names.

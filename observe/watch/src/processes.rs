@@ -45,8 +45,10 @@ pub(crate) struct WatchedProcess {
     sockets: HashSet<u32>,
     /// Place in the list of threads at which the next sample begins.
     next_sampled: usize,
-    /// Scheduling of each thread at the last count.
-    counted: HashMap<i32, Schedstat>,
+    /// Scheduling of each thread at the last count; `None` before that.
+    counted: Option<HashMap<i32, Schedstat>>,
+    /// CPU time of the process at the last count, in ticks.
+    counted_ticks: u64,
     throttling: Option<Throttling>,
 }
 
@@ -71,7 +73,8 @@ impl WatchedProcess {
             cpu_ticks: None,
             sockets: HashSet::new(),
             next_sampled: 0,
-            counted: HashMap::new(),
+            counted: None,
+            counted_ticks: stat.utime + stat.stime,
             throttling: None,
         })
     }
@@ -180,17 +183,20 @@ impl WatchedProcess {
         sum.is_out_of_descriptors |= self.is_out_of_descriptors();
         self.count_quota(sum);
         let Ok(tasks) = self.process.tasks() else { return };
-        let mut counted = HashMap::new();
+        let (mut counted, mut counted_run) = (HashMap::new(), Duration::ZERO);
         for task in tasks.flatten().take(MAX_COUNTED) {
             let Ok(now) = task.schedstat() else { continue };
-            let before = self.counted.get(&task.tid).cloned();
+            let known = self.counted.as_ref().map(|counted| counted.get(&task.tid).cloned());
             counted.insert(task.tid, now.clone());
-            let Some(before) = before else { continue };
+            // A thread that began since the last count ran for all that it says.
+            let new = Schedstat { sum_exec_runtime: 0, run_delay: 0, pcount: 0 };
+            let Some(before) = known.map(|known| known.unwrap_or(new)) else { continue };
             let ran = Duration::from_nanos(now.sum_exec_runtime.saturating_sub(before.sum_exec_runtime));
             let waited = Duration::from_nanos(now.run_delay.saturating_sub(before.run_delay));
             sum.threads += 1;
             sum.still_threads += u64::from(now.pcount == before.pcount);
             sum.ran += ran;
+            counted_run += ran;
             sum.waited += waited;
             let name = || task.stat().map(|stat| one_line(&stat.comm)).unwrap_or_default();
             if ran > sum.span / 100 && is_collector(&name()) {
@@ -200,7 +206,22 @@ impl WatchedProcess {
                 sum.busiest = Some(BusyThread { name: name(), ran, waited });
             }
         }
-        self.counted = counted;
+        let is_first = self.counted.replace(counted).is_none();
+        self.count_ended(counted_run, is_first, sum);
+    }
+
+    /// Adds the CPU time of threads that have ended since the last count.
+    fn count_ended(&mut self, counted: Duration, is_first: bool, sum: &mut Scheduling) {
+        let Ok(stat) = self.process.stat() else { return };
+        let ticks = stat.utime + stat.stime;
+        let used = ticks.saturating_sub(std::mem::replace(&mut self.counted_ticks, ticks));
+        let used = Duration::from_secs_f64(used as f64 / procfs::ticks_per_second() as f64);
+        // The process's own counter is coarser than those of its threads.
+        let ended = used.saturating_sub(counted).saturating_sub(sum.span / 20);
+        if !is_first && !ended.is_zero() {
+            sum.ran += ended;
+            sum.uncounted += ended;
+        }
     }
 
     fn is_out_of_descriptors(&self) -> bool {
