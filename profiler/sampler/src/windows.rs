@@ -22,7 +22,7 @@ pub struct CostLimit {
 impl CostLimit {
     /// The limit of a recording for which nothing else is asked. With 3 % alone, half of the slow
     /// requests of quiet services fell between windows; a saturated one loses what 10 % take.
-    pub const DEFAULT: CostLimit = CostLimit { of_used: 0.03, of_unused: 0.1 };
+    pub const DEFAULT: CostLimit = CostLimit { of_used: 0.03, of_unused: 0.15 };
 
     /// A share of one CPU, or of what the process uses if that is more.
     pub fn share(share: f64) -> CostLimit {
@@ -47,7 +47,9 @@ const DEBT: f64 = 10e9;
 /// Nanoseconds in which the recorder reads the symbols of the program: that costs what it costs.
 const START: u64 = 3_000_000_000;
 /// Nanoseconds between two looks at the CPU time of the process, which the kernel tells in ticks.
-const USE: u64 = 500_000_000;
+const USE: u64 = 200_000_000;
+/// Change of the CPUs that the process uses after which programs are measured anew.
+const CHANGED: f64 = 0.2;
 
 /// Decides when sources record.
 #[derive(Debug)]
@@ -66,6 +68,8 @@ pub struct Windows {
     programs: u64,
     /// The kernel tells what programs cost.
     is_metered: bool,
+    /// CPUs that the process used when that was last measured because of a change.
+    measured: f64,
     /// State of the random lengths: the time of the begin is random enough for them.
     random: u64,
 }
@@ -111,7 +115,7 @@ impl Windows {
             Ledger { begin: now, time: now, own: spending.own, used: (now, spending.used), ..Ledger::default() };
         let mut meter = ProgramMeter::default();
         if limit.is_some() {
-            meter.begin(&programs(sources));
+            meter.begin(&programs(sources), true);
         }
         let mut windows = Windows {
             limit,
@@ -123,6 +127,7 @@ impl Windows {
             paused: 0,
             programs: 0,
             is_metered: true,
+            measured: 0.0,
             random: now.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         };
         windows.end = if limit.is_some() { now + windows.length() } else { u64::MAX };
@@ -173,10 +178,18 @@ impl Windows {
             }
         }
         let varied = (pause as f64 * (0.5 + self.fraction())) as u64;
-        self.end = now + if self.is_on { self.length() } else { varied };
+        self.end = now
+            + match (was_on, self.is_on) {
+                // As long as all of the time is recorded, it may become too dear at any time.
+                (true, true) => SHORTEST as u64,
+                (false, true) => self.length(),
+                (_, false) => varied,
+            };
         self.began = now;
         if self.is_on {
-            self.meter.begin(&programs(sources));
+            let has_changed = (self.ledger.cpus - self.measured).abs() > CHANGED;
+            self.measured = if has_changed { self.ledger.cpus } else { self.measured };
+            self.meter.begin(&programs(sources), has_changed);
         }
         Ok(match (was_on, self.is_on) {
             (true, false) => Some(WindowChange::Ended),
@@ -204,7 +217,10 @@ impl Ledger {
         let elapsed = now.saturating_sub(self.time) as f64;
         let looked = now.saturating_sub(self.used.0);
         if looked >= USE || self.time == self.begin {
-            self.cpus = spending.used.saturating_sub(self.used.1) as f64 / looked.max(1) as f64;
+            let cpus = spending.used.saturating_sub(self.used.1) as f64 / looked.max(1) as f64;
+            // Over half a second: a single slow request is no saturation.
+            let weight = if self.time == self.begin { 1.0 } else { (looked as f64 / 5e8).min(1.0) };
+            self.cpus += weight * (cpus - self.cpus);
             self.used = (now, spending.used);
             self.allowed = AIM * limit.allowed(self.cpus);
         }
@@ -289,7 +305,7 @@ mod tests {
         assert_eq!(play(default, 0.06, 0.2, 20).0, 1.0);
         let (recorded, cost) = play(default, 0.06, 1.0, 100);
         assert!(recorded < 0.6 && cost < 0.03, "{recorded} {cost}");
-        assert!((default.allowed(0.5) - 0.065).abs() < 1e-9);
+        assert!((default.allowed(0.5) - 0.09).abs() < 1e-9);
         assert!((CostLimit::share(0.1).allowed(0.5) - 0.1).abs() < 1e-9);
     }
 

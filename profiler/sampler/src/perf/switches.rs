@@ -9,8 +9,8 @@
 
 use crate::clock::now;
 use crate::probe::bpf::{
-    Assembler, Condition, Helper, KernelTypes, Label, Map, MapKind, Operation, Probe, Program, ProgramError,
-    ProgramKind, Register::*, RunningProgram, TRACEPOINT, Width,
+    Assembler, Condition, Helper, KernelTypes, Map, MapKind, Operation, Probe, Program, ProgramError, ProgramKind,
+    Register::*, RunningProgram, TRACEPOINT, Width,
 };
 use crate::probe::targets::Targets;
 use crate::record::LeaveReason;
@@ -47,7 +47,6 @@ const SETTING_BYTES: u32 = 32;
 /// Places on the program's stack, below those of the targets.
 const CHOSEN: i16 = -40;
 const WAIT: i16 = -80;
-const ZERO: i16 = -88;
 const CHOSEN_BYTES: usize = 16;
 const WAIT_BYTES: usize = 40;
 
@@ -96,8 +95,6 @@ struct Maps {
     stacks: Map,
     waits: Map,
     threads: Map,
-    /// Switches away from recorded threads.
-    count: Map,
 }
 
 impl SwitchFilter {
@@ -110,7 +107,6 @@ impl SwitchFilter {
             stacks: map(MapKind::Events { cpus }, "lw_stacks", 4)?,
             waits: map(MapKind::Events { cpus }, "lw_waits", 4)?,
             threads: map(MapKind::OfThread, "lw_threads", STATE_BYTES)?,
-            count: map(MapKind::ValuePerCpu, "lw_count", 8)?,
         };
         let samples = Program::load(ProgramKind::Sample, "lw_samples", sample_filter(&targets))?;
         let unknown = || ProgramError::NoTracepoint("sched_switch".into());
@@ -147,11 +143,9 @@ impl SwitchFilter {
         &self.samples
     }
 
-    /// Returns the program that runs at switches, twice for each of a recorded thread.
+    /// Returns the program that runs at switches.
     pub(super) fn programs(&self) -> Vec<RunningProgram<'_>> {
-        let switches: Option<u64> = self.maps.count.numbers().ok().map(|counts| counts.iter().sum());
-        let own_runs = switches.map(|count| count.saturating_mul(2));
-        vec![RunningProgram { program: &self.switches, around: TRACEPOINT, own_runs }]
+        vec![RunningProgram { program: &self.switches, around: TRACEPOINT }]
     }
 
     /// Sends a CPU's reports to these events.
@@ -175,14 +169,6 @@ fn sample_filter(targets: &Targets) -> Assembler {
 }
 
 impl Maps {
-    /// Emits: counts a switch.
-    fn emit_count(&self, a: &mut Assembler, out: Label) {
-        a.store(Width::Word, R10, ZERO, 0);
-        a.look_up(self.count.number(), ZERO, out);
-        a.set(R1, 1);
-        a.add_atomically(R0, 0, R1);
-    }
-
     /// The program at a switch. Arguments: preempted, previous and next thread, previous state.
     fn program(&self, types: &KernelTypes, targets: &Targets) -> Option<Assembler> {
         let register = |name| Some(types.field("pt_regs", name)?.offset);
@@ -199,7 +185,6 @@ impl Maps {
         a.jump_if(R0, Condition::Equal, 0, next);
         a.set(R9, R0);
         a.store(Width::Double, R9, IDS, R7);
-        self.emit_count(&mut a, next);
         a.call(Helper::KtimeGetNs);
         a.store(Width::Double, R9, BEGIN, R0);
         // A thread that yields its CPU could go on, too: its state is 0.

@@ -121,7 +121,7 @@ impl FunctionProbes {
         // A probe at a return replaces the return address: that needs a trap at the first
         // instruction, which it shares with the other program. In Go a return is an instruction.
         [(&native.entry, self.entry_cost()), (&native.exit, at_return), (&go.entry, step), (&go.exit, step)]
-            .map(|(program, around)| RunningProgram { program, around, own_runs: None })
+            .map(|(program, around)| RunningProgram { program, around })
             .to_vec()
     }
 

@@ -66,11 +66,10 @@ impl Probes {
         }
     }
 
-    /// Returns the programs; `requests` have ended so far.
-    fn programs(&self, requests: Option<u64>) -> Vec<RunningProgram<'_>> {
+    fn programs(&self) -> Vec<RunningProgram<'_>> {
         match self {
             Probes::Sockets(probes) => {
-                let running = |program| RunningProgram { program, around: TRACEPOINT, own_runs: requests };
+                let running = |program| RunningProgram { program, around: TRACEPOINT };
                 probes.programs().iter().map(running).collect()
             }
             Probes::Function(probes) => probes.programs(),
@@ -246,8 +245,7 @@ impl RecordSource for RequestSource {
     }
 
     fn programs(&self) -> Vec<RunningProgram<'_>> {
-        let tally = self.shared.tally().ok();
-        self.probes.programs(tally.map(|tally| Latencies::new(tally.buckets).count()))
+        self.probes.programs()
     }
 
     fn cost(&self, with_programs: bool) -> u64 {

@@ -77,7 +77,7 @@ impl Cause {
                 format!("off the CPU, blocked in {}", symbols.location(function, time).function())
             }
             Cause::Descheduled => "off the CPU, though it could run".into(),
-            Cause::Idle => "waiting for an event, no thread worked on it".into(),
+            Cause::Idle => "waiting for an event, its own threads did not work on it".into(),
             Cause::Queued { queue } => symbols.queue(queue, time),
         }
     }

@@ -137,7 +137,7 @@ fn a_request_that_waits_where_its_thread_waits_for_work_is_nobodys() {
     let tail = tail_of(folder.path());
     assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
     let first = &tail.findings[0];
-    assert_eq!(first.cause, "waiting for an event, no thread worked on it");
+    assert_eq!(first.cause, "waiting for an event, its own threads did not work on it");
     assert!(first.explains > 50.0 && first.in_rest == 0.0, "{first:?}");
     assert_eq!(tail.findings[1].cause, format!("in {WRITE:#x}"));
 }

@@ -16,8 +16,10 @@ pub const RETURN_PROBE: u64 = 2_000;
 /// Of so many measurements, one counts; the others take its rate.
 const COUNTED: u32 = 4;
 
-/// A run for a recorded process costs so many times as much as one for another, which ends early.
-const WEIGHT: f64 = 3.0;
+/// Programs cost this many times what is counted: they take caches from what they interrupt.
+/// Measured with closed loops of nginx and of a service in Go: they lose 16 to 17 % of their
+/// throughput, where 9 % are counted.
+const HIDDEN: f64 = 2.0;
 
 /// A program that runs for a source.
 #[derive(Clone, Copy, Debug)]
@@ -26,11 +28,10 @@ pub struct RunningProgram<'a> {
     pub program: &'a Program,
     /// Nanoseconds that a run costs outside of the program: to get there and back.
     pub around: u64,
-    /// Runs for the recorded processes so far; `None` if there are no others.
-    pub own_runs: Option<u64>,
 }
 
-/// What programs cost the recorded processes while they are attached.
+/// What programs cost while they are attached: the recorded processes, and others, for which they
+/// run and end early.
 #[derive(Debug, Default)]
 pub struct ProgramMeter {
     /// While the kernel counts, with the counts when it began.
@@ -44,14 +45,14 @@ pub struct ProgramMeter {
 #[derive(Clone, Copy, Debug, Default)]
 struct ProgramCount {
     runs: Runs,
-    own: Option<u64>,
     around: u64,
 }
 
 impl ProgramMeter {
-    /// Begins a measurement.
-    pub fn begin(&mut self, programs: &[RunningProgram<'_>]) {
-        let is_due = self.turn.is_multiple_of(COUNTED) || self.rate.is_none();
+    /// Begins a measurement. `has_changed`: the recorded processes use more or less CPU time than
+    /// at the last one.
+    pub fn begin(&mut self, programs: &[RunningProgram<'_>], has_changed: bool) {
+        let is_due = has_changed || self.turn.is_multiple_of(COUNTED) || self.rate.is_none();
         self.turn = self.turn.wrapping_add(1);
         // Without the right to count, the rate stays unknown.
         let statistics = is_due.then(Statistics::enable).and_then(Result::ok);
@@ -64,8 +65,8 @@ impl ProgramMeter {
         if let Some((statistics, before)) = self.counting.take() {
             let after = counts(programs);
             drop(statistics);
-            let cost: f64 = before.iter().zip(&after).map(|(before, after)| after.cost_since(before)).sum();
-            self.rate = (elapsed > 0).then(|| cost / elapsed as f64);
+            let cost: u64 = before.iter().zip(&after).map(|(before, after)| after.cost_since(before)).sum();
+            self.rate = (elapsed > 0).then(|| HIDDEN * cost as f64 / elapsed as f64);
         }
         self.rate.map(|rate| (rate * elapsed as f64) as u64)
     }
@@ -74,21 +75,17 @@ impl ProgramMeter {
 fn counts(programs: &[RunningProgram<'_>]) -> Vec<ProgramCount> {
     let count = |running: &RunningProgram<'_>| ProgramCount {
         runs: running.program.runs().unwrap_or_default(),
-        own: running.own_runs,
         around: running.around,
     };
     programs.iter().map(count).collect()
 }
 
 impl ProgramCount {
-    /// Returns the nanoseconds that the recorded processes have spent on it since an earlier count.
-    fn cost_since(&self, before: &ProgramCount) -> f64 {
+    /// Returns the nanoseconds that were spent on it since an earlier count.
+    fn cost_since(&self, before: &ProgramCount) -> u64 {
         let runs = self.runs.count.saturating_sub(before.runs.count);
         let time = self.runs.nanoseconds.saturating_sub(before.runs.nanoseconds);
-        let all = time.saturating_add(runs.saturating_mul(self.around)) as f64;
-        let own = self.own.zip(before.own).map_or(runs, |(now, then)| now.saturating_sub(then).min(runs));
-        let weighted = WEIGHT * own as f64;
-        all * weighted / (weighted + (runs - own) as f64).max(1.0)
+        time.saturating_add(runs.saturating_mul(self.around))
     }
 }
 
@@ -97,14 +94,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_for_other_processes_are_not_counted() {
-        let count = |runs, nanoseconds, own| ProgramCount { runs: Runs { count: runs, nanoseconds }, own, around: 10 };
-        assert_eq!(count(100, 2000, None).cost_since(&count(0, 0, None)), 3000.0);
-        // A quarter of the runs, which cost half of the time.
-        assert_eq!(count(100, 2000, Some(25)).cost_since(&count(0, 0, Some(0))), 1500.0);
-        assert_eq!(count(100, 2000, Some(0)).cost_since(&count(0, 0, Some(0))), 0.0);
-        // More than the kernel has counted.
-        assert_eq!(count(100, 2000, Some(200)).cost_since(&count(0, 0, Some(0))), 3000.0);
-        assert_eq!(count(0, 0, Some(0)).cost_since(&count(0, 0, Some(0))), 0.0);
+    fn a_run_costs_its_time_and_the_way_to_it() {
+        let count = |runs, nanoseconds| ProgramCount { runs: Runs { count: runs, nanoseconds }, around: 10 };
+        assert_eq!(count(100, 2000).cost_since(&count(0, 0)), 3000);
+        assert_eq!(count(100, 2000).cost_since(&count(90, 1900)), 200);
+        assert_eq!(count(0, 0).cost_since(&count(100, 2000)), 0);
     }
 }
