@@ -127,8 +127,8 @@ impl Builder {
         self
     }
 
-    /// Limits the admitted requests in progress, for any controller. Default: 65,536 for each thread
-    /// that admits.
+    /// Limits the admitted requests in progress, for any controller. Default: 65,536 for each
+    /// thread that admits.
     pub fn max_in_flight(mut self, requests: u32) -> Self {
         self.max_in_flight = requests.max(1);
         self

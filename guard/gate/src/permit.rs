@@ -11,8 +11,8 @@ use leeward_host::sync::{Mutex, lock};
 use leeward_observe::DecisionReason;
 use std::time::Duration;
 
-/// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`], unless
-/// [`Permit::set_drop_outcome`] says otherwise.
+/// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`],
+/// unless [`Permit::set_drop_outcome`] says otherwise.
 #[must_use = "a permit that is dropped is an abandoned request"]
 pub struct Permit {
     gate: Gate,

@@ -2,8 +2,8 @@
 //! record in windows of time, and between them nothing of theirs runs in the process.
 //!
 //! The cost is what the sources impose on the process, and the recorder's own CPU time. A process
-//! that uses a whole CPU may have a thread that has no time to lose: there it costs throughput. What
-//! it leaves of a CPU costs less ([`CostLimit`]).
+//! that uses a whole CPU may have a thread that has no time to lose: there it costs throughput.
+//! What it leaves of a CPU costs less ([`CostLimit`]).
 //!
 //! Contains no clock, and does not say what is recorded within a window (`perf::budget`).
 

@@ -54,7 +54,7 @@ pub(crate) struct Recording {
     /// Largest share of the program's CPU time that recording may take, such as 5%, or `off`; by
     /// default 8% at a tick of 1us. To keep within it, recording omits the shortest and most
     /// frequent functions, and with this option adapts the tick, unless --tick is given. With --pid
-    /// it is a share of at least one CPU, by default 3% of what the program uses and 10% of what it
+    /// it is a share of at least one CPU, by default 3% of what the program uses and 15% of what it
     /// leaves of one CPU; a program that would cost more is recorded in windows of time
     #[arg(long, value_name = "PERCENT")]
     pub(crate) overhead: Option<String>,
