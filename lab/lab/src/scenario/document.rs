@@ -66,7 +66,7 @@ impl Value {
         match self {
             Value::Text(text) => format!("`{}`", text.chars().take(40).collect::<String>().escape_debug()),
             Value::Integer(number) => format!("`{number}`"),
-            Value::Number(number) => format!("`{number}`"),
+            Value::Number(number) => format!("`{number:?}`"),
             Value::Boolean(on) => format!("`{on}`"),
             Value::List(_) => "a list".into(),
             Value::Table(_) => "a table".into(),
