@@ -128,8 +128,8 @@
 #define LW_UNLIMITED UINT64_MAX
 
 /*
- Admission to the threads behind one queue, in order of arrival: a pool, or the sockets of a
- thread. What overloads one must not reject the requests of another, so each has a gate.
+ Admission to the threads behind a queue in order of arrival, such as a pool. A program has one
+ for each queue: what overloads one would reject the requests of another.
  */
 typedef struct lw_gate lw_gate;
 
@@ -141,7 +141,7 @@ typedef struct lw_options {
     uint32_t threads;
     /* Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h */
     uint64_t slo_ns;
-    /* Limit of admitted requests in progress. Default: 65,536 for each thread that admits. */
+    /* Limit of admitted requests in progress. Default: 65,536 for each of `threads`. */
     uint32_t max_in_flight;
     /* `LW_MODE_…`. */
     uint32_t mode;

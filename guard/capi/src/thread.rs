@@ -54,6 +54,11 @@ pub(crate) fn awake_since(now: u64) -> u64 {
     })
 }
 
+/// Whether the thread's sleeps are followed: it has read pipelined requests.
+pub(crate) fn follows_sleeps() -> bool {
+    AWAKE.with(|cell| cell.get().0 >= 0)
+}
+
 /// The thread has run a request for so long, and may have slept in it.
 pub(crate) fn has_run(span: Nanos) {
     /// A sleep takes longer, the way to it and back included.

@@ -79,7 +79,8 @@ pub struct Builder {
     pub(crate) algorithm: Algorithm,
     pub(crate) params: Vec<(&'static str, RawParam)>,
     pub(crate) mode: Mode,
-    pub(crate) max_in_flight: u32,
+    /// `None`: the default, for each shard.
+    pub(crate) max_in_flight: Option<u32>,
     pub(crate) queue_capacity: Option<usize>,
     pub(crate) decisions: usize,
     pub(crate) seed: u64,
@@ -93,7 +94,7 @@ impl Builder {
             algorithm: edge::ALGORITHM,
             params: Vec::new(),
             mode: Mode::Enforce,
-            max_in_flight: MAX_IN_FLIGHT,
+            max_in_flight: None,
             queue_capacity: None,
             decisions: RING_CAPACITY,
             seed: 0,
@@ -127,10 +128,9 @@ impl Builder {
         self
     }
 
-    /// Limits the admitted requests in progress, for any controller. Default: 65,536 for each
-    /// thread that admits.
+    /// Limits the admitted requests in progress, for any controller. Default: 65,536 per worker.
     pub fn max_in_flight(mut self, requests: u32) -> Self {
-        self.max_in_flight = requests.max(1);
+        self.max_in_flight = Some(requests.max(1));
         self
     }
 

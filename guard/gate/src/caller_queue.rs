@@ -19,21 +19,35 @@ pub(crate) struct CallerQueue {
     step: Nanos,
     /// Whether a request was reported to begin. A caller that reports none has no such queue.
     has_starts: bool,
-    /// Requests that have begun and not ended.
+    /// Requests that have begun and not ended. One that waits for a backend may occupy its thread.
     running: u32,
     /// How many run while others wait: the threads of a pool. Rises at once and falls slowly.
     saturated: f64,
+    /// Whether `saturated` was learnt.
+    is_learnt: bool,
+    /// A request has ended while others waited, and none has begun since.
+    is_handing_over: bool,
 }
 
 impl CallerQueue {
     /// An empty queue in front of about so many threads.
     pub(crate) fn new(objective: Nanos, workers: usize) -> Self {
         let groups = VecDeque::with_capacity(GROUPS);
-        CallerQueue { groups, step: objective / 32, has_starts: false, running: 0, saturated: workers as f64 }
+        CallerQueue {
+            groups,
+            step: objective / 32,
+            has_starts: false,
+            running: 0,
+            saturated: workers as f64,
+            is_learnt: false,
+            is_handing_over: false,
+        }
     }
 
-    /// Records a request that begins to wait, with its arrival at this machine.
-    pub(crate) fn enter(&mut self, arrival: Time) {
+    /// Records a request that begins to wait, with its arrival at this machine. Returns the arrival
+    /// that counts: no earlier than that of the latest group.
+    pub(crate) fn enter(&mut self, arrival: Time) -> Time {
+        let arrival = self.groups.back().map_or(arrival, |(first, _)| arrival.max(*first));
         match self.groups.back_mut() {
             Some((first, count)) if arrival.since(*first) < self.step => *count += 1,
             _ => {
@@ -45,6 +59,7 @@ impl CallerQueue {
                 self.groups.push_back((arrival, 1));
             }
         }
+        arrival
     }
 
     /// Records that a waiting request begins.
@@ -54,9 +69,16 @@ impl CallerQueue {
         }
         self.remove(arrival);
         (self.has_starts, self.running) = (true, self.running + 1);
+        let is_handed_over = std::mem::take(&mut self.is_handing_over);
         if !self.groups.is_empty() {
             let running = f64::from(self.running);
-            self.saturated = running.max(self.saturated + (running - self.saturated) / 8.0);
+            if running > self.saturated || is_handed_over && !self.is_learnt {
+                self.saturated = running;
+            } else if is_handed_over {
+                // While threads wake up, fewer run than could.
+                self.saturated += (running - self.saturated) / 8.0;
+            }
+            self.is_learnt |= is_handed_over;
         }
     }
 
@@ -74,6 +96,7 @@ impl CallerQueue {
     /// Records that a request ends that had begun.
     pub(crate) fn finish(&mut self) {
         self.running = self.running.saturating_sub(1);
+        self.is_handing_over |= !self.groups.is_empty();
     }
 
     /// Wait that a request has before it which arrives now; a thread works on each for `service`.
@@ -105,7 +128,9 @@ mod tests {
     #[test]
     fn the_delay_is_that_of_the_oldest_that_waits() {
         let mut queue = queue(1);
-        (0..4).for_each(|at| queue.enter(us(at * 100)));
+        for at in 0..4 {
+            queue.enter(us(at * 100));
+        }
         assert_eq!(queue.delay(us(500), NONE), NONE, "nobody says that requests begin");
         queue.start(us(0));
         assert_eq!(queue.delay(us(500), NONE), Nanos::from_micros(400));
@@ -126,7 +151,9 @@ mod tests {
             queue.enter(us(0));
             queue.start(us(0));
         }
-        (0..40).for_each(|_| queue.enter(us(10)));
+        for _ in 0..40 {
+            queue.enter(us(10));
+        }
         assert_eq!(queue.delay(us(10), service), Nanos::from_micros(300 * 40 / 2));
     }
 
@@ -134,7 +161,9 @@ mod tests {
     fn what_waits_beside_free_threads_is_no_queue() {
         let mut queue = queue(4);
         // Fills the pool, with others behind.
-        (0..8).for_each(|_| queue.enter(us(0)));
+        for _ in 0..8 {
+            queue.enter(us(0));
+        }
         (0..4).for_each(|_| queue.start(us(0)));
         assert_eq!(queue.delay(us(50), NONE), Nanos::from_micros(50));
         (0..4).for_each(|_| queue.finish());
@@ -146,24 +175,67 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_that_shrinks_is_noticed() {
+    fn the_pool_is_how_many_run_when_one_follows_another() {
         let mut queue = queue(16);
-        for at in 0..60 {
-            queue.enter(us(at * 1_000));
-            queue.enter(us(at * 1_000));
-            queue.start(us(at * 1_000));
-            if at > 3 {
-                queue.finish();
-            }
+        for _ in 0..400 {
+            queue.enter(us(0));
         }
-        assert!((4.0..6.0).contains(&queue.saturated), "{}", queue.saturated);
-        assert!(queue.delay(us(70_000), NONE) > NONE);
+        // Sixteen threads, of which ten end.
+        (0..16).for_each(|_| queue.start(us(0)));
+        (0..10).for_each(|_| queue.finish());
+        for _ in 0..60 {
+            queue.finish();
+            queue.start(us(0));
+        }
+        assert!((5.9..6.1).contains(&queue.saturated), "{}", queue.saturated);
+        // Of a pool of one, the first request that follows another tells it.
+        let mut queue = self::queue(16);
+        for _ in 0..3 {
+            queue.enter(us(0));
+        }
+        queue.start(us(0));
+        assert_eq!(queue.delay(us(900), NONE), NONE, "perhaps others are free");
+        queue.finish();
+        queue.start(us(0));
+        assert_eq!(queue.delay(us(900), NONE), Nanos::from_micros(900));
+    }
+
+    #[test]
+    fn bursts_to_a_pool_that_is_mostly_idle_make_no_queue() {
+        let mut queue = queue(16);
+        for burst in 0..200 {
+            let at = us(burst * 100_000);
+            for _ in 0..4 {
+                queue.enter(at);
+            }
+            (0..4).for_each(|_| queue.start(at));
+            (0..4).for_each(|_| queue.finish());
+        }
+        assert_eq!(queue.saturated, 16.0);
+        for _ in 0..40 {
+            queue.enter(us(30_000_000));
+        }
+        queue.start(us(30_000_000));
+        assert_eq!(queue.delay(us(30_000_000), Nanos::from_millis(10)), NONE, "threads wake up");
+    }
+
+    #[test]
+    fn arrivals_out_of_order_leave_nothing_behind() {
+        let mut queue = queue(1);
+        let arrivals: Vec<Time> = [100, 50, 5_000, 20, 4_000].iter().map(|at| queue.enter(us(*at))).collect();
+        assert_eq!(queue.groups.iter().map(|(_, count)| count).sum::<u32>(), 5);
+        for arrival in arrivals {
+            queue.remove(arrival);
+        }
+        assert!(queue.groups.is_empty());
     }
 
     #[test]
     fn memory_is_bounded_and_no_request_is_lost() {
         let mut queue = queue(1);
-        (0..1_000).for_each(|at| queue.enter(us(at * 1_000)));
+        for at in 0..1_000 {
+            queue.enter(us(at * 1_000));
+        }
         assert_eq!((queue.groups.len(), queue.groups.iter().map(|(_, count)| count).sum::<u32>()), (GROUPS, 1_000));
         (0..1_000).for_each(|at| queue.remove(us(at * 1_000)));
         assert!(queue.groups.is_empty());

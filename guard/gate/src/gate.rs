@@ -185,7 +185,10 @@ impl Gate {
             (check.timeout, inner.response_time(route, service), route);
         (decision.priority, decision.tenant) = (check.priority, check.tenant);
         decision.stage = LifecycleStage::Dequeue;
-        decision.bound = inner.bound(Some(reason), decision.stage, weight);
+        decision.bound = match (wait_result, &inner.wait_queue) {
+            (Err(WaitError::Full), Some(queue)) => queue.capacity() as u64,
+            _ => inner.bound(Some(reason), decision.stage, weight),
+        };
         Err(inner.rejection(reason, inner.ring.write(&decision), random))
     }
 
@@ -265,11 +268,13 @@ impl Gate {
         let span = Nanos(u64::try_from(cpu_time.as_nanos()).unwrap_or(u64::MAX));
         self.0.routes[usize::from(route)].record(span);
         self.0.mean.record(span);
-        if outcome.is_whole() {
+        let estimate = &self.0.services[usize::from(route)];
+        // Of a request that was abandoned nobody knows how long it would have taken, but at least.
+        let is_long = || outcome == Outcome::Abandoned && estimate.time().is_none_or(|time| span > time);
+        if outcome.is_whole() || is_long() {
             // Capped a little above the objective: a longer time changes no decision, and a few
             // long requests would reject all others for a long while.
             let service = span.min(self.0.slo + self.0.slo / 8);
-            let estimate = &self.0.services[usize::from(route)];
             if is_trial {
                 estimate.record_trial(service)
             } else {
@@ -420,8 +425,8 @@ impl Builder {
             slo,
             mode: self.mode,
             began: clock::process(),
-            max_in_flight: self.max_in_flight,
-            in_flight: (self.max_in_flight != MAX_IN_FLIGHT).then(AtomicU32::default),
+            max_in_flight: self.max_in_flight.unwrap_or(MAX_IN_FLIGHT),
+            in_flight: self.max_in_flight.map(|_| AtomicU32::default()),
             tenants: Tenants::new(shards.len()),
             shards,
             ticker: ControlTicker::new(halves.control),

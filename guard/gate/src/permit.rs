@@ -152,10 +152,9 @@ impl Permit {
     pub fn record_wait(&mut self, now: Time) {
         if self.pending.is_some() && self.place == QueuePlace::None {
             let arrival = Time(now.0.saturating_sub(self.prior_wait.0));
-            self.place = QueuePlace::Waiting(arrival);
             let inner = &self.gate.0;
             let new = || Mutex::new(CallerQueue::new(inner.slo, inner.shards.len()));
-            lock(inner.caller_queue.get_or_init(new)).enter(arrival);
+            self.place = QueuePlace::Waiting(lock(inner.caller_queue.get_or_init(new)).enter(arrival));
         }
     }
 

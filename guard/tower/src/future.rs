@@ -50,7 +50,7 @@ pub(crate) struct AdmittedRequest {
     /// Route name used by the client, if the route has no name yet.
     pub(crate) route_name: Option<Box<str>>,
     /// Wait in the gate's queue; present until the request has begun and no longer occupies a
-    /// worker. Boxed: most gates have no queue, and each request is moved several times.
+    /// worker. Boxed: most requests wait in none, and each is moved several times.
     pub(crate) queue_wait: Option<Box<QueueWait>>,
 }
 

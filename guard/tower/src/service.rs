@@ -16,7 +16,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body::Body;
 use leeward_core::units::{Nanos, Time};
-use leeward_gate::{Gate, NAME_MAX, Rejection, RequestInfo};
+use leeward_gate::{Gate, NAME_MAX, Outcome, Rejection, RequestInfo};
 use leeward_runtime::clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -67,7 +67,7 @@ impl<S> GuardedService<S> {
             (0..parsed.malformed).for_each(|_| self.shared.gate.record_malformed());
         }
         let name = route_name(request, parsed.is_grpc);
-        let route = name.as_ref().map(|name| self.route_number(name));
+        let route = name.as_ref().map(|name| name.number(&self.shared.gate));
         // Requests that probably ask the same downstream services: those of one route, or with the
         // same first part of the path.
         let group = route.unwrap_or_else(|| path_group(path));
@@ -75,11 +75,6 @@ impl<S> GuardedService<S> {
             .with_attempt(parsed.attempt)
             .with_route(route.unwrap_or(UNNAMED))
             .with_downstream(group);
-        // Servers of HTTP/2 read many requests at once and spawn a task for each. These wait behind
-        // the decision, and the connection, which has the next ones, behind them.
-        if request.version != Version::HTTP_2 && !self.shared.settings.queues_all() {
-            info = info.with_skipped_queue();
-        }
         if let Some(class) = parsed.class {
             info = info.with_class(class);
         }
@@ -91,7 +86,7 @@ impl<S> GuardedService<S> {
             None => self.shared.settings.probes.measure(&self.shared.gate),
         }
         if self.shared.settings.is_plain() {
-            return Some((info, name));
+            return Some((self.queued(request, info), name));
         }
         // The application's functions may panic; the request is then served with the header data
         // alone.
@@ -105,24 +100,15 @@ impl<S> GuardedService<S> {
             self.shared.gate.record_malformed();
             Some(info)
         });
-        described.map(|info| (info, name))
+        described.map(|info| (self.queued(request, info), name))
     }
-}
 
-impl<S> GuardedService<S> {
-    /// Number of the route. A pattern has its name at once; a client's has it once the service has
-    /// answered.
-    fn route_number(&self, route: &RouteName<'_>) -> u8 {
-        let gate = &self.shared.gate;
-        let find = || gate.route_number(route.text(), hash(route.text().as_bytes()));
-        let number = find();
-        #[cfg(feature = "axum")]
-        if matches!(route, RouteName::Pattern(_)) && !gate.is_named(number) {
-            gate.name_route(number, route.text());
-            // Another thread may have given the number to another name.
-            return find();
-        }
-        number
+    /// Says whether the request waits in the queue.
+    fn queued(&self, request: &Parts, info: RequestInfo) -> RequestInfo {
+        // Servers of HTTP/2 and later read many requests at once and spawn a task for each. These
+        // wait behind the decision, and the connection, which has the next ones, behind them.
+        let queues = request.version >= Version::HTTP_2 || self.shared.settings.queues_all();
+        if queues { info } else { info.with_skipped_queue() }
     }
 }
 
@@ -188,6 +174,11 @@ impl<'a> RouteName<'a> {
             RouteName::Method(name) => name,
         }
     }
+
+    /// Number of the route.
+    fn number(&self, gate: &Gate) -> u8 {
+        gate.route_number(self.text(), hash(self.text().as_bytes()))
+    }
 }
 
 /// Name of a request's route; `is_grpc`: its headers are those of a gRPC call.
@@ -229,13 +220,22 @@ fn path_group(path: &str) -> u8 {
     hash(path.split('/').next().unwrap_or(path).as_bytes()) as u8
 }
 
-/// The client's name of a route that has no name yet. It counts once the service has answered.
-fn new_name(route: Option<RouteName<'_>>, info: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
-    let name = route?;
-    let text = name.text();
+/// Names a route that has no name yet. A client's name is returned instead; it counts once the
+/// service has answered.
+fn name(route: Option<RouteName<'_>>, info: &RequestInfo, gate: &Gate) -> Option<Box<str>> {
+    let route = route?;
     // The application may have set another route number.
-    let is_new = !gate.is_named(info.route) && info.route == gate.route_number(text, hash(text.as_bytes()));
-    is_new.then(|| text.chars().take(NAME_MAX).collect())
+    if gate.is_named(info.route) || info.route != route.number(gate) {
+        return None;
+    }
+    match route {
+        #[cfg(feature = "axum")]
+        RouteName::Pattern(name) => {
+            gate.name_route(info.route, name);
+            None
+        }
+        RouteName::Method(name) => Some(name.chars().take(NAME_MAX).collect()),
+    }
 }
 
 impl<S> Layer<S> for Slo {
@@ -271,13 +271,13 @@ where
             profiled.pause();
             return ResponseFuture::served(inner, None, ends_at, None, profiled);
         };
-        let client_name = new_name(route, &info, &shared.gate);
+        let client_name = name(route, &info, &shared.gate);
         let now = shared.gate.time_at(reading);
         let admission = match shared.gate.admit_at(now, &info) {
             Ok(permit) => permit,
             Err(rejection) => return self.reject(&rejection, parts, body, profiled),
         };
-        let (admission, waiter) = match admission.enqueue(now) {
+        let (mut admission, waiter) = match admission.enqueue(now) {
             Ok(waiter) => (admission, waiter),
             Err(error) => match admission.begin_at(now, Err(error)) {
                 Ok(permit) => (permit, None),
@@ -289,8 +289,10 @@ where
             let closes = parts.version < Version::HTTP_2 && !body.is_end_stream();
             Box::new(QueueWait::new(waiter, headers::grpc(&parts.headers), closes))
         });
-        // Some services begin their work in `call`.
+        // Some services begin their work in `call`. After a panic nothing but the drop follows.
+        admission.set_drop_outcome(Outcome::Failed);
         let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
+        admission.set_drop_outcome(Outcome::Abandoned);
         profiled.pause();
         ResponseFuture::served(
             inner,
@@ -453,6 +455,21 @@ mod tests {
         fn call(&mut self, _: Request<Empty>) -> Self::Future {
             PanicFuture
         }
+    }
+
+    #[tokio::test]
+    async fn requests_of_http2_wait_in_the_queue_and_others_do_not() {
+        let layer = slo(ms(20_000)).workers(1);
+        let mut service = layer.layer(AnswerService);
+        let request = |version| Request::builder().version(version).body(Empty).unwrap();
+        let first: Vec<_> = (0..5).map(|_| service.call(request(Version::HTTP_11))).collect();
+        assert_eq!(layer.gate().waiting(), 0);
+        let second: Vec<_> = (0..5).map(|_| service.call(request(Version::HTTP_2))).collect();
+        assert_eq!(layer.gate().waiting(), 3, "one has begun, and one is ready");
+        for call in second.into_iter().chain(first) {
+            assert_eq!(call.await.unwrap().status(), 200);
+        }
+        assert_eq!((layer.gate().waiting(), layer.gate().counts().in_flight()), (0, 0));
     }
 
     #[tokio::test]

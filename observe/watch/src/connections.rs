@@ -11,6 +11,9 @@ use crate::poll::FrontPoll;
 /// Most connections that are followed; others are counted, and their ages have no upper bound.
 const MAX_FOLLOWED: usize = 200_000;
 
+/// A connection that lasted no longer was ended by its answer, and not given up.
+const ANSWERED: Duration = Duration::from_millis(500);
+
 /// A response that stands unread at the client for longer than this is not the service's fault.
 const SLOW_READER: Duration = Duration::from_millis(200);
 
@@ -25,12 +28,15 @@ pub(crate) struct ConnectionTable {
     dropped_before: Option<u32>,
     /// Connections that it has dropped, of the sockets that this poll has seen.
     dropped: u32,
+    /// Time of the latest poll that saw a connection.
+    latest: Duration,
     front: FrontPoll,
 }
 
 /// A connection as the last poll saw it.
 #[derive(Debug)]
 struct Followed {
+    first_seen: Duration,
     generation: u64,
     unread: UnreadTracker,
     bytes_read: u64,
@@ -89,7 +95,8 @@ impl ConnectionTable {
             );
             return;
         }
-        let followed = self.tcp.entry(key).or_insert_with(|| Followed::new(socket));
+        self.latest = at;
+        let followed = self.tcp.entry(key).or_insert_with(|| Followed::new(at, socket));
         let age = followed.unread.observe(at, socket);
         count_state(front, socket, age);
         let changes = followed.changes(socket);
@@ -145,10 +152,12 @@ impl ConnectionTable {
         let before = self.dropped_before.replace(self.dropped).unwrap_or(self.dropped);
         self.front.dropped = self.dropped.saturating_sub(before);
         let generation = self.generation;
-        // A connection that ends has had its answer: where each request has one of its own, most
-        // answers are seen by that alone.
-        for followed in self.tcp.values().filter(|followed| followed.generation != generation) {
-            self.front.responses += u64::from(followed.owed);
+        // A short connection that ends has had its answer: where each request has one of its own,
+        // most answers are seen by that alone. A longer one may have been given up.
+        let has_gone = |followed: &&Followed| followed.generation != generation;
+        for followed in self.tcp.values().filter(has_gone) {
+            let lasted = self.latest.saturating_sub(followed.first_seen);
+            self.front.responses += if lasted < ANSWERED { u64::from(followed.owed) } else { 0 };
         }
         self.tcp.retain(|_, followed| followed.generation == generation);
         self.unix.retain(|_, followed| followed.generation == generation);
@@ -165,8 +174,9 @@ struct Changes {
 }
 
 impl Followed {
-    fn new(socket: &TcpSocket) -> Followed {
+    fn new(at: Duration, socket: &TcpSocket) -> Followed {
         Followed {
+            first_seen: at,
             generation: 0,
             unread: UnreadTracker::default(),
             bytes_read: 0,

@@ -184,13 +184,20 @@ impl WatchedProcess {
         self.count_quota(sum);
         let Ok(tasks) = self.process.tasks() else { return };
         let (mut counted, mut counted_run) = (HashMap::new(), Duration::ZERO);
-        for task in tasks.flatten().take(MAX_COUNTED) {
+        let tasks: Vec<Task> = tasks.flatten().take(MAX_COUNTED + 1).collect();
+        // Of more threads nobody knows which ones are new.
+        let are_all = tasks.len() <= MAX_COUNTED;
+        for task in tasks.iter().take(MAX_COUNTED) {
             let Ok(now) = task.schedstat() else { continue };
             let known = self.counted.as_ref().map(|counted| counted.get(&task.tid).cloned());
             counted.insert(task.tid, now.clone());
             // A thread that began since the last count ran for all that it says.
             let new = Schedstat { sum_exec_runtime: 0, run_delay: 0, pcount: 0 };
-            let Some(before) = known.map(|known| known.unwrap_or(new)) else { continue };
+            let before = match known {
+                Some(None) if are_all => Some(new),
+                known => known.flatten(),
+            };
+            let Some(before) = before else { continue };
             let ran = Duration::from_nanos(now.sum_exec_runtime.saturating_sub(before.sum_exec_runtime));
             let waited = Duration::from_nanos(now.run_delay.saturating_sub(before.run_delay));
             sum.threads += 1;
@@ -206,19 +213,19 @@ impl WatchedProcess {
                 sum.busiest = Some(BusyThread { name: name(), ran, waited });
             }
         }
-        let is_first = self.counted.replace(counted).is_none();
-        self.count_ended(counted_run, is_first, sum);
+        let is_known = self.counted.replace(counted).is_some() && are_all;
+        self.count_ended(counted_run, is_known, sum);
     }
 
     /// Adds the CPU time of threads that have ended since the last count.
-    fn count_ended(&mut self, counted: Duration, is_first: bool, sum: &mut Scheduling) {
+    fn count_ended(&mut self, counted: Duration, is_known: bool, sum: &mut Scheduling) {
         let Ok(stat) = self.process.stat() else { return };
         let ticks = stat.utime + stat.stime;
         let used = ticks.saturating_sub(std::mem::replace(&mut self.counted_ticks, ticks));
         let used = Duration::from_secs_f64(used as f64 / procfs::ticks_per_second() as f64);
         // The process's own counter is coarser than those of its threads.
         let ended = used.saturating_sub(counted).saturating_sub(sum.span / 20);
-        if !is_first && !ended.is_zero() {
+        if is_known && !ended.is_zero() {
             sum.ran += ended;
             sum.uncounted += ended;
         }

@@ -116,7 +116,7 @@ pub enum RecordKind {
 pub enum LeaveReason {
     /// The thread could have gone on.
     Preempted,
-    /// It waits in a system call.
+    /// It waits, in a system call as far as the source can tell.
     Waits,
     /// It waits for a page of memory, in the middle of a function.
     Faults,

@@ -109,7 +109,7 @@ pub enum WindowChange {
 }
 
 impl Windows {
-    /// Begins at a time with sources that record. `limit` is a share from 0 to 1.
+    /// Begins at a time with sources that record; without a limit they always do.
     pub fn new(limit: Option<CostLimit>, now: u64, spending: Spending, sources: &[&mut dyn RecordSource]) -> Windows {
         let ledger =
             Ledger { begin: now, time: now, own: spending.own, used: (now, spending.used), ..Ledger::default() };

@@ -131,7 +131,9 @@ unsafe fn note(stamp: *mut Stamp, received_ns: u64, filled: Option<bool>) -> Res
     let now = wall::at(clock::process()).unwrap_or(0);
     match filled {
         Some(filled) => {
-            let awake_since = if stamp::is_spread(&updated) { thread::awake_since(now) } else { 0 };
+            // Once a thread reads pipelined requests, each of its reads shows whether it has slept.
+            let is_needed = stamp::is_spread(&updated) || thread::follows_sleeps();
+            let awake_since = if is_needed { thread::awake_since(now) } else { 0 };
             stamp::after_read(&mut updated, received_ns, now, filled, awake_since);
         }
         None => stamp::after_empty_read(&mut updated, now),

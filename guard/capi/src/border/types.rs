@@ -85,8 +85,8 @@ pub const LW_LOG_INFO: c_int = 3;
 /// No limit, as a budget.
 pub const LW_UNLIMITED: u64 = u64::MAX;
 
-/// Admission to the threads behind one queue, in order of arrival: a pool, or the sockets of a
-/// thread. What overloads one must not reject the requests of another, so each has a gate.
+/// Admission to the threads behind a queue in order of arrival, such as a pool. A program has one
+/// for each queue: what overloads one would reject the requests of another.
 pub struct Gate {
     _opaque: [u8; 0],
 }
@@ -101,7 +101,7 @@ pub struct Options {
     pub threads: u32,
     /// Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h
     pub slo_ns: u64,
-    /// Limit of admitted requests in progress. Default: 65,536 for each thread that admits.
+    /// Limit of admitted requests in progress. Default: 65,536 for each of `threads`.
     pub max_in_flight: u32,
     /// `LW_MODE_…`.
     pub mode: u32,

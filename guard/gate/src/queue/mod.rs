@@ -22,6 +22,11 @@ impl WaitQueue {
         WaitQueue(Mutex::new(QueueState::new(workers + 1, capacity)))
     }
 
+    /// Largest number of requests that wait.
+    pub(crate) fn capacity(&self) -> usize {
+        lock(&self.0).capacity()
+    }
+
     /// Number of requests that wait.
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()

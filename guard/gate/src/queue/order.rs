@@ -81,6 +81,11 @@ impl<T: Default> QueueState<T> {
         }
     }
 
+    /// Largest number of requests that wait.
+    pub(crate) fn capacity(&self) -> usize {
+        self.capacity
+    }
+
     /// Sets how many requests beyond the slots may be called at a time.
     ///
     /// The worker executes them between two polls of the sockets.

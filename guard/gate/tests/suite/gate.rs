@@ -158,14 +158,14 @@ fn a_flash_is_rejected_before_the_oldest_that_waits_is_old() {
         permit.record_start(Time(now));
     }
     let waiting: Vec<Permit> = (0..400).filter_map(|_| admit(now)).collect();
-    // 100 ms of work for four threads, less the last request's own.
-    assert!((30..=38).contains(&waiting.len()), "{}", waiting.len());
+    // 100 ms of work for four threads, less the last request's own, which one in 16 is spared.
+    assert!((30..=40).contains(&waiting.len()), "{}", waiting.len());
     drop(running);
     // What waits now does not wait for a thread.
-    assert!((1..40).all(|step| admit(now + step * 110_000_000).is_some_and(|permit| {
-        serve(permit, now + step * 110_000_000);
-        true
-    })));
+    for step in 1..40 {
+        let now = now + step * 110_000_000;
+        serve(admit(now).unwrap_or_else(|| panic!("{step}: {:?}", gate.delay_at(Time(now)))), now);
+    }
     drop(waiting);
 }
 

@@ -2,7 +2,7 @@
 
 use crate::transport::address::{LocalAddress, UNIX, socket_path};
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -113,14 +113,17 @@ impl BackendAddress {
         match (&self.target, own) {
             (Target::Unix(path), LocalAddress::Unix(own)) => path == own,
             (Target::Tcp { host, port }, LocalAddress::Tcp(own)) if *port == own.port() => {
-                let host = if host.eq_ignore_ascii_case("localhost") { "127.0.0.1" } else { host };
                 let is_own = |ip: IpAddr| {
                     // A connection to the unspecified address is one to this machine.
                     let ip = if ip.is_unspecified() { Ipv4Addr::LOCALHOST.into() } else { ip };
                     let accepts_family = own.is_ipv6() || ip.is_ipv4();
                     ip == own.ip() || own.ip().is_unspecified() && accepts_family && is_of_this_machine(ip)
                 };
-                host.parse().is_ok_and(is_own)
+                if host.eq_ignore_ascii_case("localhost") {
+                    [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()].into_iter().any(is_own)
+                } else {
+                    host.parse().is_ok_and(is_own)
+                }
             }
             _ => false,
         }
