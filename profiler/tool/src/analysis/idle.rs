@@ -2,8 +2,8 @@
 //! belongs to no request.
 
 /// Full names of event-loop functions, and of functions that they call, in redis, nginx, lighttpd,
-/// HAProxy, libevent, libev and libuv.
-const LOOPS: [&str; 14] = [
+/// HAProxy, libevent, libev, libuv and Python; and of Go's scheduler while it looks for work.
+const LOOPS: [&str; 17] = [
     "epoll_wait",
     "epoll_pwait",
     "epoll_pwait2",
@@ -18,6 +18,9 @@ const LOOPS: [&str; 14] = [
     "poll_dispatch",
     "epoll_poll",
     "uv__io_poll",
+    "select_epoll_poll",
+    "runtime.findRunnable",
+    "runtime.stopm",
 ];
 
 /// Prefixes and suffixes of Rust paths: mio's poll, and idle workers of a scheduler.
@@ -57,10 +60,18 @@ mod tests {
             "<tokio::runtime::scheduler::multi_thread::park::Parker>::park",
             "tokio::runtime::time::Driver::park_internal",
             "aeApiPoll",
+            "runtime.findRunnable",
         ] {
             assert!(is_idle(name), "{name}");
         }
-        for name in ["poll", "newapp::poll", "hyper::proto::h1::dispatch::Dispatcher::poll", "park", "miosis::poll"] {
+        for name in [
+            "poll",
+            "newapp::poll",
+            "hyper::proto::h1::dispatch::Dispatcher::poll",
+            "park",
+            "miosis::poll",
+            "runtime.gcDrain",
+        ] {
             assert!(!is_idle(name), "{name}");
         }
     }
