@@ -37,8 +37,10 @@ class OnRay:
             while waiting:
                 yield self._first(waiting)
         finally:
+            # Not by force: Ray ends this process if a task is done meanwhile ("Tried to complete task
+            # that was not pending", 2.60).
             for _, answer in waiting:
-                ray.cancel(answer, force=True)
+                ray.cancel(answer)
 
     def _first(self, waiting: deque[tuple[Batch, Any]]) -> tuple[Batch, bytes]:
         batch, answer = waiting[0]
