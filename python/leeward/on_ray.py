@@ -37,8 +37,8 @@ class OnRay:
             while waiting:
                 yield self._first(waiting)
         finally:
-            # Not by force: Ray ends this process if a task is done meanwhile ("Tried to complete task
-            # that was not pending", 2.60).
+            # Not by force: Ray 2.60 ends this process if a task is done meanwhile ("Tried to
+            # complete task that was not pending").
             for _, answer in waiting:
                 ray.cancel(answer)
 
