@@ -106,8 +106,11 @@ impl CallerQueue {
         if 2.0 * f64::from(self.running) < self.saturated {
             return Nanos::ZERO;
         }
-        let waiting: u32 = self.groups.iter().map(|(_, count)| count).sum();
-        now.since(*oldest).max(service.scale(f64::from(waiting) / self.saturated.max(1.0)))
+        now.since(*oldest).max(service.scale(f64::from(self.waiting()) / self.saturated.max(1.0)))
+    }
+
+    fn waiting(&self) -> u32 {
+        self.groups.iter().map(|(_, count)| count).sum()
     }
 }
 
@@ -123,6 +126,12 @@ mod tests {
 
     fn queue(workers: usize) -> CallerQueue {
         CallerQueue::new(Nanos::from_millis(1), workers)
+    }
+
+    fn enter(queue: &mut CallerQueue, count: u32, arrival: Time) {
+        for _ in 0..count {
+            queue.enter(arrival);
+        }
     }
 
     #[test]
@@ -151,9 +160,7 @@ mod tests {
             queue.enter(us(0));
             queue.start(us(0));
         }
-        for _ in 0..40 {
-            queue.enter(us(10));
-        }
+        enter(&mut queue, 40, us(10));
         assert_eq!(queue.delay(us(10), service), Nanos::from_micros(300 * 40 / 2));
     }
 
@@ -161,9 +168,7 @@ mod tests {
     fn what_waits_beside_free_threads_is_no_queue() {
         let mut queue = queue(4);
         // Fills the pool, with others behind.
-        for _ in 0..8 {
-            queue.enter(us(0));
-        }
+        enter(&mut queue, 8, us(0));
         (0..4).for_each(|_| queue.start(us(0)));
         assert_eq!(queue.delay(us(50), NONE), Nanos::from_micros(50));
         (0..4).for_each(|_| queue.finish());
@@ -177,9 +182,7 @@ mod tests {
     #[test]
     fn the_pool_is_how_many_run_when_one_follows_another() {
         let mut queue = queue(16);
-        for _ in 0..400 {
-            queue.enter(us(0));
-        }
+        enter(&mut queue, 400, us(0));
         // Sixteen threads, of which ten end.
         (0..16).for_each(|_| queue.start(us(0)));
         (0..10).for_each(|_| queue.finish());
@@ -190,9 +193,7 @@ mod tests {
         assert!((5.9..6.1).contains(&queue.saturated), "{}", queue.saturated);
         // Of a pool of one, the first request that follows another tells it.
         let mut queue = self::queue(16);
-        for _ in 0..3 {
-            queue.enter(us(0));
-        }
+        enter(&mut queue, 3, us(0));
         queue.start(us(0));
         assert_eq!(queue.delay(us(900), NONE), NONE, "perhaps others are free");
         queue.finish();
@@ -205,16 +206,12 @@ mod tests {
         let mut queue = queue(16);
         for burst in 0..200 {
             let at = us(burst * 100_000);
-            for _ in 0..4 {
-                queue.enter(at);
-            }
+            enter(&mut queue, 4, at);
             (0..4).for_each(|_| queue.start(at));
             (0..4).for_each(|_| queue.finish());
         }
         assert_eq!(queue.saturated, 16.0);
-        for _ in 0..40 {
-            queue.enter(us(30_000_000));
-        }
+        enter(&mut queue, 40, us(30_000_000));
         queue.start(us(30_000_000));
         assert_eq!(queue.delay(us(30_000_000), Nanos::from_millis(10)), NONE, "threads wake up");
     }
@@ -223,7 +220,7 @@ mod tests {
     fn arrivals_out_of_order_leave_nothing_behind() {
         let mut queue = queue(1);
         let arrivals: Vec<Time> = [100, 50, 5_000, 20, 4_000].iter().map(|at| queue.enter(us(*at))).collect();
-        assert_eq!(queue.groups.iter().map(|(_, count)| count).sum::<u32>(), 5);
+        assert_eq!(queue.waiting(), 5);
         for arrival in arrivals {
             queue.remove(arrival);
         }
@@ -236,7 +233,7 @@ mod tests {
         for at in 0..1_000 {
             queue.enter(us(at * 1_000));
         }
-        assert_eq!((queue.groups.len(), queue.groups.iter().map(|(_, count)| count).sum::<u32>()), (GROUPS, 1_000));
+        assert_eq!((queue.groups.len(), queue.waiting()), (GROUPS, 1_000));
         (0..1_000).for_each(|at| queue.remove(us(at * 1_000)));
         assert!(queue.groups.is_empty());
         queue.remove(us(5));

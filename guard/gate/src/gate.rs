@@ -631,6 +631,9 @@ impl Inner {
 
 /// The part of a name that is kept.
 fn cut(name: &str) -> &str {
+    if name.len() <= NAME_MAX {
+        return name;
+    }
     name.char_indices().nth(NAME_MAX).map_or(name, |(end, _)| &name[..end])
 }
 

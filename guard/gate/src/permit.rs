@@ -11,8 +11,8 @@ use leeward_host::sync::{Mutex, lock};
 use leeward_observe::DecisionReason;
 use std::time::Duration;
 
-/// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`],
-/// unless [`Permit::set_drop_outcome`] says otherwise.
+/// An admitted request, until it ends. Dropping the permit ends it as [`Outcome::Abandoned`], or as
+/// [`Outcome::Failed`] after a panic in [`Permit::run`].
 #[must_use = "a permit that is dropped is an abandoned request"]
 pub struct Permit {
     gate: Gate,
@@ -236,9 +236,14 @@ impl Permit {
         self.end(Some(now), outcome);
     }
 
-    /// Sets how a drop ends the request. While its handler runs, a drop follows a panic.
-    pub fn set_drop_outcome(&mut self, outcome: Outcome) {
-        self.drop_outcome = outcome;
+    /// Runs a part of the request's handler. If it panics, the drop of the permit that follows ends
+    /// the request as [`Outcome::Failed`].
+    #[inline]
+    pub fn run<T>(&mut self, part: impl FnOnce() -> T) -> T {
+        self.drop_outcome = Outcome::Failed;
+        let result = part();
+        self.drop_outcome = Outcome::Abandoned;
+        result
     }
 
     /// The gate that admitted the request.

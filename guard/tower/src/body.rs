@@ -122,16 +122,11 @@ where
         let Some(inner) = this.inner.as_pin_mut() else {
             return Poll::Ready(this.rejection_body.take().map(|body| Ok(Frame::data(body))));
         };
-        // After a panic nothing but the drop follows.
-        let mut set_drop_outcome = |outcome| {
-            if let Some(permit) = this.permit.as_mut() {
-                permit.set_drop_outcome(outcome);
-            }
-        };
-        set_drop_outcome(Outcome::Failed);
-        let polled = this.profiled.poll(context, |context| inner.poll_frame(context));
-        set_drop_outcome(Outcome::Abandoned);
-        let frame = ready!(polled);
+        let poll = || this.profiled.poll(context, |context| inner.poll_frame(context));
+        let frame = ready!(match this.permit {
+            Some(permit) => permit.run(poll),
+            None => poll(),
+        });
         match &frame {
             None => {
                 *this.profiled = ProfiledRequest::default();

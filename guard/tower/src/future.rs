@@ -178,10 +178,7 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
                 };
                 // CPU time, not elapsed time: a handler that awaits occupies no worker.
                 let began = clock::process();
-                // After a panic nothing but the drop follows.
-                request.permit.set_drop_outcome(Outcome::Failed);
-                let polled = request.scope.enter(|| inner.poll(context));
-                request.permit.set_drop_outcome(Outcome::Abandoned);
+                let polled = request.permit.run(|| request.scope.enter(|| inner.poll(context)));
                 let now = clock::process();
                 request.cpu_time += now.since(began);
                 // The poll has ended or awaits, so the worker is free for the next request.

@@ -16,7 +16,7 @@ use http::request::Parts;
 use http::{Method, Request, Response, Version};
 use http_body::Body;
 use leeward_core::units::{Nanos, Time};
-use leeward_gate::{Gate, NAME_MAX, Outcome, Rejection, RequestInfo};
+use leeward_gate::{Gate, NAME_MAX, Rejection, RequestInfo};
 use leeward_runtime::clock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -86,7 +86,7 @@ impl<S> GuardedService<S> {
             None => self.shared.settings.probes.measure(&self.shared.gate),
         }
         if self.shared.settings.is_plain() {
-            return Some((self.queued(request, info), name));
+            return Some((info, name));
         }
         // The application's functions may panic; the request is then served with the header data
         // alone.
@@ -100,14 +100,14 @@ impl<S> GuardedService<S> {
             self.shared.gate.record_malformed();
             Some(info)
         });
-        described.map(|info| (self.queued(request, info), name))
+        described.map(|info| (info, name))
     }
 
     /// Says whether the request waits in the queue.
-    fn queued(&self, request: &Parts, info: RequestInfo) -> RequestInfo {
+    fn queued(&self, version: Version, info: RequestInfo) -> RequestInfo {
         // Servers of HTTP/2 and later read many requests at once and spawn a task for each. These
         // wait behind the decision, and the connection, which has the next ones, behind them.
-        let queues = request.version >= Version::HTTP_2 || self.shared.settings.queues_all();
+        let queues = version >= Version::HTTP_2 || self.shared.settings.queues_all();
         if queues { info } else { info.with_skipped_queue() }
     }
 }
@@ -271,6 +271,7 @@ where
             profiled.pause();
             return ResponseFuture::served(inner, None, ends_at, None, profiled);
         };
+        let info = self.queued(parts.version, info);
         let client_name = name(route, &info, &shared.gate);
         let now = shared.gate.time_at(reading);
         let admission = match shared.gate.admit_at(now, &info) {
@@ -289,10 +290,8 @@ where
             let closes = parts.version < Version::HTTP_2 && !body.is_end_stream();
             Box::new(QueueWait::new(waiter, headers::grpc(&parts.headers), closes))
         });
-        // Some services begin their work in `call`. After a panic nothing but the drop follows.
-        admission.set_drop_outcome(Outcome::Failed);
-        let inner = scope.enter(|| self.inner.call(Request::from_parts(parts, body)));
-        admission.set_drop_outcome(Outcome::Abandoned);
+        // Some services begin their work in `call`.
+        let inner = admission.run(|| scope.enter(|| self.inner.call(Request::from_parts(parts, body))));
         profiled.pause();
         ResponseFuture::served(
             inner,

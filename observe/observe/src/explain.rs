@@ -143,7 +143,7 @@ impl DecisionContext {
                     return format!("it had waited {waited} {when}; the limit is {limit}");
                 }
                 // Of a queue behind the gate, the decision has the delay that is to come.
-                let is_behind = waited.0 + service.0 < self.slo.0 && decision.delay > *waited;
+                let is_behind = waited.0.saturating_add(service.0) < self.slo.0 && decision.delay > *waited;
                 let behind =
                     if is_behind { format!("; the queue takes {}", format_duration(*delay)) } else { String::new() };
                 let (waited, slo) = format_pair(*waited, self.slo);

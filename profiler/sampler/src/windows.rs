@@ -48,6 +48,8 @@ const DEBT: f64 = 10e9;
 const START: u64 = 3_000_000_000;
 /// Nanoseconds between two looks at the CPU time of the process, which the kernel tells in ticks.
 const USE: u64 = 200_000_000;
+/// Time over which that is averaged: a single slow request is no saturation.
+const AVERAGED: f64 = 500e6;
 /// Change of the CPUs that the process uses after which programs are measured anew.
 const CHANGED: f64 = 0.2;
 
@@ -218,8 +220,7 @@ impl Ledger {
         let looked = now.saturating_sub(self.used.0);
         if looked >= USE || self.time == self.begin {
             let cpus = spending.used.saturating_sub(self.used.1) as f64 / looked.max(1) as f64;
-            // Over half a second: a single slow request is no saturation.
-            let weight = if self.time == self.begin { 1.0 } else { (looked as f64 / 5e8).min(1.0) };
+            let weight = if self.time == self.begin { 1.0 } else { (looked as f64 / AVERAGED).min(1.0) };
             self.cpus += weight * (cpus - self.cpus);
             self.used = (now, spending.used);
             self.allowed = AIM * limit.allowed(self.cpus);

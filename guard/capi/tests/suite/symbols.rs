@@ -38,7 +38,7 @@ fn declared() -> BTreeSet<String> {
 }
 
 #[test]
-fn the_libraries_has_the_committed_symbols_with_their_versions() {
+fn the_shared_library_has_the_committed_symbols_with_their_versions() {
     let out = libraries();
     let symbols = defined(&out.path().join("libleeward.so.0"), &["-D"]);
     let expected: BTreeSet<String> = committed().iter().map(|name| format!("{name}@@LEEWARD_0.1")).collect();

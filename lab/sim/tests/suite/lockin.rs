@@ -71,7 +71,7 @@ fn canary_a_policy_that_knows_only_admitted_demand_keeps_a_small_pool() {
 fn every_controller_works_with_every_tier() {
     let registry = leeward_controllers::builtin();
     for algorithm in registry.algorithms() {
-        for seed in [7, 107, 207] {
+        for seed in [1, 2, 3, 7, 101, 102, 103, 107, 201, 202, 203, 207] {
             let mut config = draw(seed);
             config.workload.clients = 1 + (seed as u32 % 50);
             config.audit = true;

@@ -116,8 +116,8 @@ impl ThreadCalls {
         self.around_wait = calls.min(self.around_wait);
     }
 
-    /// The thread left its CPU. With a stack it stands there until it comes back. `stays`: it has
-    /// called nothing that ends when it comes back.
+    /// The thread left its CPU. With a stack it stands there until it comes back. `stays`: it lost
+    /// its CPU or waits for memory, and comes back to the same call.
     pub fn switched_out(
         &mut self,
         time: u64,
@@ -138,7 +138,7 @@ impl ThreadCalls {
                 self.around_wait = stack.len().saturating_sub(usize::from(!stays));
                 self.state = CpuState::Standing;
             }
-            // Nor does the innermost function end.
+            // A function that is interrupted does not end.
             (None, true) => {
                 self.pause(time);
                 self.state = CpuState::Away;

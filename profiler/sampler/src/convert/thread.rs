@@ -75,26 +75,23 @@ impl ThreadState {
     /// Returns when this thread has handed over a request that it began at `start` and another
     /// thread answered: it waits, or begins another one. A thread that loses its CPU does not.
     pub(super) fn handed_over(&self, start: u64) -> Option<u64> {
-        let waits = self.away.iter().filter(|away| away.is_wait).map(|away| away.left);
+        let waits = self.away.iter().find(|away| away.is_wait && away.left > start).map(|away| away.left);
         let other = self.begun.iter().copied().find(|begun| *begun > start);
-        waits.into_iter().find(|left| *left > start).into_iter().chain(other).min()
+        waits.into_iter().chain(other).min()
     }
 
     /// Returns when this thread began to work on a request that it answered at `end`. Another
     /// thread began it at `start`, and had it until `given`.
     pub(super) fn taken_over(&self, start: u64, given: u64, end: u64) -> u64 {
         let free = self.answered.iter().rev().copied().find(|answered| *answered < end).unwrap_or(0).max(start);
-        let waits = self.away.iter().rev().filter(|away| away.is_wait);
-        let taken = match waits.clone().filter_map(|away| away.until).find(|until| (free..=given).contains(until)) {
+        let mut returns = self.away.iter().rev().filter(|away| away.is_wait).filter_map(|away| away.until);
+        let is_away = self.next_on(given) > given;
+        let taken = match returns.find(|until| (free..=given).contains(until)) {
             // The other thread woke this one, and went on.
-            Some(until) if !self.is_away(given) => until,
+            Some(until) if !is_away => until,
             _ => self.next_on(free.max(given)),
         };
         taken.min(end)
-    }
-
-    fn is_away(&self, time: u64) -> bool {
-        self.next_on(time) > time
     }
 
     /// Returns when the thread first was on a CPU at or after `time`.
