@@ -3,16 +3,19 @@
 //! It remembers each thread's recent activities and each lock's recent holders. It reports each
 //! request a moment after its end, when all related events have arrived.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use super::activity::{Activity, Interval, walk_stacks};
 use super::breakdown::{self, Breakdown};
 use super::clock_gaps::ClockGaps;
+use super::helpers::{HelperWork, Waits, waiting_in};
 use super::idle_stacks::IdleStacks;
 use super::locks::{Hold, Holds};
 use super::requests::Request;
 use super::select::{Selection, Selector};
 use super::sums::Sums;
+use super::thread_history::ThreadHistory;
 use super::weights::RequestWeights;
 use crate::format::event::OffCpu;
 use crate::format::meta::Engine;
@@ -27,111 +30,8 @@ const GRACE: u64 = 50_000;
 const MOST: usize = 1 << 20;
 /// Greatest time in ns from a thread's wait for work to the request's begin.
 const WAKE_UP: u64 = 1_000_000;
-/// Limit of remembered blocked spans per thread.
-const BLOCKED_MAX: usize = 64;
 /// Limit of remembered threads.
 const THREADS: usize = 1 << 17;
-
-/// Recent past of a thread.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ThreadHistory {
-    /// Intervals in the order of recording.
-    pub(crate) intervals: VecDeque<Interval>,
-    off_cpu: Option<(u64, OffCpu)>,
-    /// Recent blocked spans: start, end.
-    blocked: VecDeque<(u64, u64)>,
-}
-
-impl ThreadHistory {
-    /// Adds an event's activity, if the event implies one.
-    pub(crate) fn add_event(&mut self, event: &Event, gaps: &ClockGaps) {
-        let now = event.time;
-        match event.kind {
-            EventKind::Call { function, caller, duration, .. } => {
-                let start = self.begin(now.saturating_sub(duration), now, gaps);
-                self.push(start, now, now, Activity::Call { function, caller });
-            }
-            EventKind::Held { object, lock, site, wait, hold } if wait > 0 => {
-                let taken = now.saturating_sub(hold);
-                self.push(taken.saturating_sub(wait), taken, now, Activity::Wait { object, lock, site });
-            }
-            EventKind::Waited { object, lock, site, wait } | EventKind::Acquired { object, lock, site, wait }
-                if wait > 0 =>
-            {
-                self.push(now.saturating_sub(wait), now, now, Activity::Wait { object, lock, site });
-            }
-            EventKind::SwitchedOut { reason: why, .. } => self.off_cpu = Some((now, why)),
-            EventKind::Woken { .. } => {
-                if let Some((since, OffCpu::Blocked)) = self.off_cpu {
-                    self.push(since, now, now, Activity::Off(OffCpu::Blocked));
-                    self.off_cpu = Some((now, OffCpu::Runnable));
-                }
-            }
-            EventKind::SwitchedIn { .. } => {
-                if let Some((since, why)) = self.off_cpu.take() {
-                    self.push(since, now, now, Activity::Off(why));
-                    if why == OffCpu::Blocked {
-                        if self.blocked.len() >= BLOCKED_MAX {
-                            self.blocked.pop_front();
-                        }
-                        self.blocked.push_back((since, now));
-                    }
-                }
-            }
-            _ => {}
-        }
-    }
-
-    /// Returns the start of a call that seems to begin at `start`.
-    ///
-    /// If the clock was stopped then, and the thread blocked meanwhile, the call counts from the
-    /// thread's return: otherwise the blocking would be attributed to a function that started
-    /// later.
-    fn begin(&self, start: u64, end: u64, gaps: &ClockGaps) -> u64 {
-        let mut later = self.blocked.iter().rev().take_while(|(_, until)| *until > start).peekable();
-        if later.peek().is_none() {
-            return start;
-        }
-        let latest = start.saturating_add(gaps.uncertainty(start)).min(end);
-        later.find(|(from, until)| *from >= start && *until <= latest).map_or(start, |(_, until)| *until)
-    }
-
-    /// Returns the time since which the thread is off the CPU, and the reason.
-    pub(crate) fn off_cpu(&self) -> Option<(u64, OffCpu)> {
-        self.off_cpu
-    }
-
-    fn push(&mut self, start: u64, end: u64, seen: u64, activity: Activity) {
-        if end > start {
-            self.intervals.push_back(Interval { start, end, recorded_at: seen, activity });
-        }
-    }
-
-    /// Returns the index of the first interval that was recorded after `from`.
-    ///
-    /// Queries concern recent times, so the search starts at the end: the middle of a long history
-    /// is not in the cache.
-    fn first_recorded_after(&self, from: u64) -> usize {
-        let count = self.intervals.len();
-        let mut back = 16;
-        while back < count && self.intervals[count - back].recorded_at > from {
-            back *= 2;
-        }
-        let (mut low, mut high) = (count.saturating_sub(back), count);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            if self.intervals[middle].recorded_at <= from { low = middle + 1 } else { high = middle }
-        }
-        low
-    }
-
-    /// Returns the intervals of the thread between two times.
-    fn between(&self, from: u64, to: u64) -> Vec<Interval> {
-        let first = self.first_recorded_after(from);
-        let later = self.intervals.range(first..);
-        later.filter(|interval| interval.end > from && interval.start < to).copied().collect()
-    }
-}
 
 /// The past of all threads and locks.
 #[derive(Clone, Debug, Default)]
@@ -161,16 +61,39 @@ impl TraceHistory {
     fn learn_idle(&mut self, request: &Request, weight: u64) {
         let (Some(idle), Some(work)) = (&mut self.idle, request.work.first()) else { return };
         let Some(history) = self.threads.get(&work.thread) else { return };
-        let mut earlier = history.blocked.iter().rev().skip_while(|(_, end)| *end > work.start);
-        let mut waited: Vec<Activity> = Vec::new();
-        if let Some((from, to)) = earlier.next().copied().filter(|(_, end)| end + WAKE_UP >= work.start) {
-            walk_stacks(&mut history.between(from, to), from, to, |stack, _, _| {
-                if stack.last() == Some(&Activity::Off(OffCpu::Blocked)) {
-                    waited = stack.to_vec();
-                }
-            });
-        }
+        let waited = history.wait_before(|(_, end)| (work.start.saturating_sub(WAKE_UP)..=work.start).contains(&end));
         idle.learn(&waited, weight);
+    }
+
+    /// Returns the request with a helper's work in place of the time in which its own threads waited
+    /// for it.
+    fn with_helper<'a>(&self, request: &'a Request) -> Cow<'a, Request> {
+        let mut waits = Waits::default();
+        if self.idle.is_some() && Waits::may_be_long(request.latency()) {
+            for (index, work) in request.work.iter().enumerate() {
+                walk_stacks(
+                    &mut self.between(work.thread, work.start, work.end),
+                    work.start,
+                    work.end,
+                    |stack, from, to| {
+                        if self.is_idle(stack) {
+                            waits.add(index, from, to);
+                        }
+                    },
+                );
+            }
+        }
+        if !waits.are_long() {
+            return Cow::Borrowed(request);
+        }
+        let mut busiest = HelperWork::default();
+        for (thread, history) in self.threads.iter().filter(|(_, history)| history.may_help(request.start, request.end))
+        {
+            let rest = waiting_in(&history.wait_before(|(from, _)| from < request.start));
+            let between = |from, to| self.between(*thread, from, to);
+            busiest = busiest.busier(HelperWork::find(*thread, &waits, rest, between));
+        }
+        if busiest.explains(&waits) { Cow::Owned(busiest.within(request)) } else { Cow::Borrowed(request) }
     }
 
     fn is_idle(&self, stack: &[Activity]) -> bool {
@@ -217,14 +140,14 @@ impl TraceHistory {
             self.count += history.intervals.len();
         }
         // Threads without history have probably ended.
-        self.threads.retain(|_, history| !history.intervals.is_empty() || history.off_cpu.is_some());
+        self.threads.retain(|_, history| !history.intervals.is_empty() || history.off_cpu().is_some());
     }
 
     /// Returns the intervals of a thread between two times, in the order of recording.
     pub fn between(&self, thread: u32, from: u64, to: u64) -> Vec<Interval> {
         let Some(history) = self.threads.get(&thread) else { return Vec::new() };
         let mut intervals = history.between(from, to);
-        if let Some((since, why)) = history.off_cpu.filter(|(since, _)| *since < to) {
+        if let Some((since, why)) = history.off_cpu().filter(|(since, _)| *since < to) {
             intervals.push(Interval { start: since, end: to, recorded_at: to, activity: Activity::Off(why) });
         }
         intervals
@@ -332,8 +255,7 @@ impl Follower {
     ) {
         while self.ended.front().is_some_and(|(due, _)| *due <= event.time) || self.ended.len() >= MOST / 8 {
             let Some((_, request)) = self.ended.pop_front() else { break };
-            self.history.learn_idle(&request, self.weights.weight(&request));
-            done(&request, &self.history, symbols);
+            self.report(&request, symbols, &mut done);
         }
         self.history.take(&represented(event, symbols));
         let ended = &mut self.ended;
@@ -343,9 +265,18 @@ impl Follower {
     /// Reports the remaining requests; returns the number of requests without an end.
     pub fn finish(mut self, symbols: &mut Symbols, mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols)) -> u64 {
         for (_, request) in std::mem::take(&mut self.ended) {
-            self.history.learn_idle(&request, self.weights.weight(&request));
-            done(&request, &self.history, symbols);
+            self.report(&request, symbols, &mut done);
         }
         self.selector.unfinished()
+    }
+
+    fn report(
+        &mut self,
+        request: &Request,
+        symbols: &mut Symbols,
+        done: &mut impl FnMut(&Request, &TraceHistory, &mut Symbols),
+    ) {
+        self.history.learn_idle(request, self.weights.weight(request));
+        done(&self.history.with_helper(request), &self.history, symbols);
     }
 }

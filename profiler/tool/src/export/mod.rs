@@ -148,7 +148,7 @@ fn walk(
     watch: &mut ProgressCallback<'_>,
     mut show: impl FnMut(ExportItem<'_>, &mut Symbols),
 ) -> Result<(), TraceError> {
-    let mut histories: std::collections::BTreeMap<u32, crate::analysis::follow::ThreadHistory> =
+    let mut histories: std::collections::BTreeMap<u32, crate::analysis::thread_history::ThreadHistory> =
         std::collections::BTreeMap::new();
     let mut buffered = 0;
     let gaps = crate::analysis::clock_gaps::ClockGaps::from_trace(trace);
@@ -186,7 +186,7 @@ fn walk(
 
 fn batch(
     thread: u32,
-    history: &mut crate::analysis::follow::ThreadHistory,
+    history: &mut crate::analysis::thread_history::ThreadHistory,
     symbols: &mut Symbols,
     show: &mut impl FnMut(ExportItem<'_>, &mut Symbols),
 ) {

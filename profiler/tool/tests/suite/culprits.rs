@@ -142,6 +142,57 @@ fn a_request_that_waits_where_its_thread_waits_for_work_is_nobodys() {
     assert_eq!(tail.findings[1].cause, format!("in {WRITE:#x}"));
 }
 
+/// A trace of samples: an event loop waits in `PARSE` before each request, and during each 50th,
+/// while a thread of a pool is in `SNAPSHOT`. That thread otherwise waits in `WRITE`; it is in
+/// `SNAPSHOT` for `busy` ns of each 50 ms.
+fn with_a_helper(busy: u64) -> tempfile::TempDir {
+    const HELPER: u32 = WORKER + 1;
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = setup();
+    config.header.engine = Engine::Samples;
+    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
+    let wait = |writer: &mut TraceWriter, thread: u32, function: u64, from: u64, to: u64| {
+        writer.event(thread, from, switched_out(OffCpu::Blocked)).unwrap();
+        writer.event(thread, to, EventKind::SwitchedIn { cpu: 0 }).unwrap();
+        writer.event(thread, to, call(function, to - from)).unwrap();
+    };
+    for id in 1..=1000_u64 {
+        let start = id * 1_000_000;
+        wait(&mut writer, WORKER, PARSE, start - 400_000, start - 1_000);
+        writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+        let mut end = start + 10_000;
+        if id % 50 == 0 {
+            wait(&mut writer, HELPER, WRITE, start + busy + 10_000 - 50_000_000, start + 10_000);
+            writer.event(HELPER, start + 10_000 + busy, call(SNAPSHOT, busy)).unwrap();
+            end = start + 320_000;
+            wait(&mut writer, WORKER, PARSE, start + 5_000, end - 4_000);
+        }
+        writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
+    }
+    writer.finish(2_000_000_000).unwrap();
+    folder
+}
+
+#[test]
+fn the_work_of_a_pools_thread_is_named() {
+    let folder = with_a_helper(300_000);
+    let tail = tail_of(folder.path());
+    let culprit = tail.culprit.unwrap();
+    assert_eq!((culprit.function, culprit.in_slow), (format!("{SNAPSHOT:#x}"), 100.0));
+    assert_eq!(tail.findings[0].cause, format!("in {SNAPSHOT:#x}"));
+    assert!(tail.findings[0].explains > 90.0, "{:?}", tail.findings[0]);
+}
+
+#[test]
+fn a_thread_that_is_busy_at_all_times_or_for_a_part_helps_nobody() {
+    for busy in [30_000_000, 100_000] {
+        let folder = with_a_helper(busy);
+        let tail = tail_of(folder.path());
+        assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
+        assert_eq!(tail.findings[0].cause, "waiting for an event, its own threads did not work on it");
+    }
+}
+
 #[test]
 fn each_label_is_analysed_separately() {
     let folder = requests();

@@ -1,0 +1,148 @@
+//! The recent past of one thread: its calls, its waits, and its times away from a CPU.
+//!
+//! Does not know requests or other threads.
+
+use std::collections::VecDeque;
+
+use super::activity::{Activity, Interval, walk_stacks};
+use super::clock_gaps::ClockGaps;
+use crate::format::event::OffCpu;
+use crate::format::{Event, EventKind};
+
+/// Limit of remembered blocked spans per thread.
+const BLOCKED_MAX: usize = 64;
+/// A thread that is on a CPU for more than such a share of its life is no helper, in per cent: it
+/// would be busy in any wait.
+const HELPER_BUSY: u64 = 40;
+
+/// Recent past of a thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadHistory {
+    /// Intervals in the order of recording.
+    pub(crate) intervals: VecDeque<Interval>,
+    off_cpu: Option<(u64, OffCpu)>,
+    /// Recent blocked spans: start, end.
+    blocked: VecDeque<(u64, u64)>,
+    /// It began requests.
+    serves: bool,
+    /// When it first left its CPU, and its blocked time since then.
+    since: Option<u64>,
+    blocked_total: u64,
+}
+
+impl ThreadHistory {
+    /// Adds an event's activity, if the event implies one.
+    pub(crate) fn add_event(&mut self, event: &Event, gaps: &ClockGaps) {
+        let now = event.time;
+        match event.kind {
+            EventKind::Call { function, caller, duration, .. } => {
+                let start = self.begin(now.saturating_sub(duration), now, gaps);
+                self.push(start, now, now, Activity::Call { function, caller });
+            }
+            EventKind::Held { object, lock, site, wait, hold } if wait > 0 => {
+                let taken = now.saturating_sub(hold);
+                self.push(taken.saturating_sub(wait), taken, now, Activity::Wait { object, lock, site });
+            }
+            EventKind::Waited { object, lock, site, wait } | EventKind::Acquired { object, lock, site, wait }
+                if wait > 0 =>
+            {
+                self.push(now.saturating_sub(wait), now, now, Activity::Wait { object, lock, site });
+            }
+            EventKind::SwitchedOut { reason: why, .. } => {
+                self.off_cpu = Some((now, why));
+                self.since.get_or_insert(now);
+            }
+            EventKind::RequestStart { .. } => self.serves = true,
+            EventKind::Woken { .. } => {
+                if let Some((since, OffCpu::Blocked)) = self.off_cpu {
+                    self.push(since, now, now, Activity::Off(OffCpu::Blocked));
+                    self.off_cpu = Some((now, OffCpu::Runnable));
+                }
+            }
+            EventKind::SwitchedIn { .. } => {
+                if let Some((since, why)) = self.off_cpu.take() {
+                    self.push(since, now, now, Activity::Off(why));
+                    if why == OffCpu::Blocked {
+                        if self.blocked.len() >= BLOCKED_MAX {
+                            self.blocked.pop_front();
+                        }
+                        self.blocked.push_back((since, now));
+                        self.blocked_total += now.saturating_sub(since);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns the start of a call that seems to begin at `start`.
+    ///
+    /// If the clock was stopped then, and the thread blocked meanwhile, the call counts from the
+    /// thread's return: otherwise the blocking would be attributed to a function that started
+    /// later.
+    fn begin(&self, start: u64, end: u64, gaps: &ClockGaps) -> u64 {
+        let mut later = self.blocked.iter().rev().take_while(|(_, until)| *until > start).peekable();
+        if later.peek().is_none() {
+            return start;
+        }
+        let latest = start.saturating_add(gaps.uncertainty(start)).min(end);
+        later.find(|(from, until)| *from >= start && *until <= latest).map_or(start, |(_, until)| *until)
+    }
+
+    /// Returns the time since which the thread is off the CPU, and the reason.
+    pub(crate) fn off_cpu(&self) -> Option<(u64, OffCpu)> {
+        self.off_cpu
+    }
+
+    fn push(&mut self, start: u64, end: u64, seen: u64, activity: Activity) {
+        if end > start {
+            self.intervals.push_back(Interval { start, end, recorded_at: seen, activity });
+        }
+    }
+
+    /// Returns the index of the first interval that was recorded after `from`.
+    ///
+    /// Queries concern recent times, so the search starts at the end: the middle of a long history
+    /// is not in the cache.
+    fn first_recorded_after(&self, from: u64) -> usize {
+        let count = self.intervals.len();
+        let mut back = 16;
+        while back < count && self.intervals[count - back].recorded_at > from {
+            back *= 2;
+        }
+        let (mut low, mut high) = (count.saturating_sub(back), count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if self.intervals[middle].recorded_at <= from { low = middle + 1 } else { high = middle }
+        }
+        low
+    }
+
+    /// Returns whether the thread could help a request: it has none, worked meanwhile, and rested
+    /// for most of its life.
+    pub(super) fn may_help(&self, start: u64, end: u64) -> bool {
+        let life = self.since.map_or(0, |since| end.saturating_sub(since));
+        let rests = self.off_cpu.filter(|(_, why)| *why == OffCpu::Blocked).map_or(end, |(since, _)| since);
+        let blocked = self.blocked_total + end.saturating_sub(rests);
+        !self.serves && rests > start && life.saturating_sub(blocked) * 100 <= life * HELPER_BUSY
+    }
+
+    /// Returns the stack of the latest wait for which the condition is true; empty if there is none.
+    pub(super) fn wait_before(&self, is_meant: impl Fn((u64, u64)) -> bool) -> Vec<Activity> {
+        let mut waited = Vec::new();
+        let Some((from, to)) = self.blocked.iter().rev().copied().find(|span| is_meant(*span)) else { return waited };
+        walk_stacks(&mut self.between(from, to), from, to, |stack, _, _| {
+            if stack.last() == Some(&Activity::Off(OffCpu::Blocked)) {
+                waited = stack.to_vec();
+            }
+        });
+        waited
+    }
+
+    /// Returns the intervals of the thread between two times.
+    pub(super) fn between(&self, from: u64, to: u64) -> Vec<Interval> {
+        let first = self.first_recorded_after(from);
+        let later = self.intervals.range(first..);
+        later.filter(|interval| interval.end > from && interval.start < to).copied().collect()
+    }
+}
