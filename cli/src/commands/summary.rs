@@ -40,7 +40,9 @@ pub(crate) fn points(points: &[PointRow]) -> String {
         row.push(thousands_with(if slow { 2 } else { 0 }, workload.demand_rps));
         row.push(format!("{:.2}", workload.demand_ratio));
         row.push(thousands_with(if slow { 2 } else { 1 }, median(&group, |point| point.goodput_rps)));
-        row.push(format!("{:.1}", median(&group, |point| point.p99_us)));
+        let p99 = median(&group, |point| point.p99_us);
+        // No response, no latency.
+        row.push(if p99 > 0.0 { format!("{p99:.1}") } else { "-".into() });
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
         table.row(row);
     }

@@ -19,7 +19,7 @@ const CANDIDATES_SHOWN: usize = 10;
 /// Tries sets of parameters, drawn over all of the controller's durations and numbers and then
 /// around the best set, and prints the best one as TOML for the scenario. Every controller gets the
 /// same number of sets. The best parameters have the highest goodput over the scenario's demands at
-/// and above capacity.
+/// and above capacity, or over all if there are none.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TUNE)]
 pub(crate) struct TuneArgs {

@@ -201,6 +201,10 @@ impl ControlLoop for Control {
         PERIOD.min(self.interval)
     }
 
+    fn reaction(&self) -> Nanos {
+        self.interval
+    }
+
     fn tick(&mut self, signals: &Signals) {
         let span = signals.now.since(self.updated);
         if span >= self.interval {

@@ -344,6 +344,12 @@ pub trait ControlLoop: Send {
     /// Adapts to the current signals.
     fn tick(&mut self, signals: &Signals);
 
+    /// Time between two changes of what is admitted, if these come far apart. A simulated run whose
+    /// goodput has collapsed has not settled before several of them.
+    fn reaction(&self) -> Nanos {
+        Nanos::ZERO
+    }
+
     /// Handles a grant of cores between ticks; the plant calls [`Admission::next_to_wake`]
     /// afterwards, as after a tick. If cores have parked, `event.granted` is 0.
     fn on_core_grant(&mut self, event: &CoreGrant) {

@@ -176,6 +176,8 @@ const LEAST_REQUESTS_PER_CLIENT: f64 = 200.0;
 const ANSWERED: f64 = 0.5;
 /// Objectives before the first decision: control loops act on delays of about an objective.
 const OBJECTIVES: u64 = 500;
+/// Periods of pauses and quotas in a measurement.
+const PERIODS: u64 = 5;
 /// Most windows of a run: each is kept.
 const MAX_WINDOWS: u64 = 100_000;
 /// Windows of a run with fixed times.
@@ -187,6 +189,9 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
     // The start and the end of a slow period are shifts, as those of the demand are.
     let ends = scenario.server.slow.map(|slow| [slow.start, slow.end]);
     let slow = ends.into_iter().flatten().find(|at| *at > run.warmup);
+    let pauses = scenario.server.pauses.map_or(Nanos::ZERO, |pauses| pauses.interval);
+    let quota = scenario.server.quota.map_or(Nanos::ZERO, |quota| quota.period);
+    let least_measured = pauses.max(quota) * PERIODS;
     let fixed = |end: Nanos| {
         let until = slow.map_or(end, |shift| shift.min(end));
         StoppingRule {
@@ -198,6 +203,7 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
             measure_within: run.duration,
             precision: run.precision,
             min_responses: run.min_requests,
+            least_measured,
         }
     };
     match (demand, run.settle) {
@@ -212,6 +218,7 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
                 window: window.max(Nanos(1_000)),
                 min_answers: (only.rate.events_in(least) * ANSWERED) as u32,
                 measure_within: settle.max(run.min_span(only.rate)),
+                least_measured: least_measured.min(settle),
                 settle_within: settle,
                 ..fixed(run.duration)
             }

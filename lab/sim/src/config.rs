@@ -150,6 +150,8 @@ pub struct StoppingRule {
     pub precision: f64,
     /// Least number of responses in the measurement.
     pub min_responses: u32,
+    /// Least length of a measurement: several periods of what comes again and again.
+    pub least_measured: Nanos,
 }
 
 /// What the observation of a run decides.

@@ -64,9 +64,9 @@ const MAX_MARGIN: f64 = 0.9;
 const FIXED: [f64; 7] = [f64::NEG_INFINITY, 0.0, 0.1, 0.2, 0.35, 0.5, 0.7];
 
 /// Calls `play` with the learnt margin and with each fixed margin, and returns the run with most
-/// responses in time.
+/// responses in time per second: a run that settles lasts as long as it takes.
 ///
-/// The count of a run with a late 99th percentile is divided by 1.1.
+/// The rate of a run with a late 99th percentile is divided by 1.1.
 ///
 /// # Errors
 /// Those of `play`.
@@ -74,7 +74,7 @@ pub(crate) fn best(play: impl Fn(Option<f64>) -> Result<RunOutcome, SimError>) -
     let merit = |run: &RunOutcome| {
         let late = run.counts.completed - run.counts.good;
         let is_late = late as f64 > MAX_LATE_SHARE * run.counts.completed as f64;
-        run.counts.good as f64 / if is_late { 1.1 } else { 1.0 }
+        run.counts.good as f64 / run.measured.as_secs_f64() / if is_late { 1.1 } else { 1.0 }
     };
     let mut best = play(None)?;
     for margin in FIXED {

@@ -117,6 +117,8 @@ impl<'a> ReplicatedService<'a> {
             // Clients begin at different servers.
             FirstServer::InTurn => (0..config.workload.clients).map(|client| client % replicas.servers).collect(),
         };
+        let mut stats = Stats::new(config);
+        servers.iter().for_each(|server| stats.expect_reaction(server.reaction()));
         ReplicatedService {
             config,
             replicas,
@@ -128,7 +130,7 @@ impl<'a> ReplicatedService<'a> {
             progress: Vec::new(),
             ended: VecDeque::new(),
             next_server: turns,
-            stats: Stats::new(config),
+            stats,
             in_flight: Occupancy::default(),
             failure_delay: Distribution::new(),
             audit: Audit::default(),

@@ -98,6 +98,8 @@ impl<'a> Run<'a> {
         for session in &mut sessions {
             halves.cores[session.core.0 as usize].open(session, &Registration { now: Time::ZERO, demand: 0 });
         }
+        let mut stats = Stats::new(config);
+        stats.expect_reaction(halves.control.reaction());
         Ok(Run {
             now: Time::ZERO,
             event_queue: EventQueue::new(),
@@ -127,7 +129,7 @@ impl<'a> Run<'a> {
             tick_has_queued: false,
             first_woken: 0,
             since_tick: Signals::idle(Time::ZERO),
-            stats: Stats::new(config),
+            stats,
             audit: Audit::default(),
             events: 0,
             guard: RunGuard::new(config, algorithm.name, stop),
@@ -137,6 +139,11 @@ impl<'a> Run<'a> {
             server_rng: Rng::new(config.seed, Purpose::Server),
             config,
         })
+    }
+
+    /// Time between two changes of what the controller admits.
+    pub(crate) fn reaction(&self) -> Nanos {
+        self.halves.control.reaction()
     }
 
     /// Sets a fixed margin for the oracle, if any.

@@ -147,6 +147,13 @@ impl Stats {
         }
     }
 
+    /// Says how long the controller takes from one change to the next.
+    pub(crate) fn expect_reaction(&mut self, reaction: Nanos) {
+        if let Some(observer) = &mut self.observer {
+            observer.settling.expect_reaction(reaction);
+        }
+    }
+
     /// The measured interval, as far as it is decided.
     pub(crate) fn interval(&self) -> MeasuredInterval {
         self.interval

@@ -148,7 +148,15 @@ fn aggregate(function: Function, mut values: Vec<f64>) -> Option<f64> {
 }
 
 fn select(selection: &Selection, results: &Results, seed: u64) -> Vec<f64> {
-    rows(selection, results, seed).filter_map(|row| row.cell(&selection.field).number()).collect()
+    rows(selection, results, seed).filter_map(|row| number(row, &selection.field)).collect()
+}
+
+/// Latencies of responses: zero in a row without responses, which is no number.
+const LATENCIES: [&str; 4] = ["p50_us", "p99_us", "p999_us", "mean_us"];
+
+fn number(row: Row<'_>, field: &str) -> Option<f64> {
+    let is_missing = |number: &f64| *number == 0.0 && LATENCIES.contains(&field);
+    row.cell(field).number().filter(|number| !is_missing(number))
 }
 
 fn rows<'a>(selection: &Selection, results: &'a Results, seed: u64) -> impl Iterator<Item = Row<'a>> {

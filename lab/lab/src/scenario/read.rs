@@ -4,8 +4,8 @@ use super::document::{Origin, Source, Table, parse};
 use super::overrides::{QUICK, apply, apply_quick};
 use super::reader::{Item, Reader};
 use super::{
-    Scenario, ScenarioError, Variant, controllers, graph, kinds, output, replicas, scheduling, threading, tier,
-    workload,
+    PathSpec, Scenario, ScenarioError, StepSpec, Variant, controllers, graph, kinds, output, replicas, scheduling,
+    threading, tier, workload,
 };
 use leeward_core::params::RawParam;
 use leeward_core::registry::{Environment, Registry};
@@ -130,6 +130,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
         overrides: Vec::new(),
         published: root.find("published").map_or(Ok(Vec::new()), |item| published(&item))?,
     };
+    check_slow(&scenario, root.find("server"))?;
     check_locks(&scenario, &controllers)?;
     check_shadow_modes(&scenario, &controllers)?;
     replicas::check(&scenario, root.find("replicas"), &controllers)?;
@@ -159,6 +160,23 @@ fn id(item: &Item<'_>) -> Result<String, ScenarioError> {
         return Err(item.unexpected("an id of 1 to 60 ASCII letters, digits, - and _"));
     }
     Ok(text.into())
+}
+
+/// Rejects a slow period that changes nothing, or lies within a run that is measured when it has
+/// settled: before and after it are two states.
+fn check_slow(scenario: &Scenario, server: Option<Item<'_>>) -> Result<(), ScenarioError> {
+    let (Some(_), Some(item)) = (scenario.server.slow, server.and_then(|item| item.open_table().ok()?.find("slow")))
+    else {
+        return Ok(());
+    };
+    let waits = |path: &PathSpec| path.steps.iter().any(|step| matches!(step, StepSpec::Wait(_)));
+    if !scenario.workload.application.as_ref().is_some_and(|application| application.paths.iter().any(waits)) {
+        return Err(item.error("makes waits longer, but no [[workload.path]] has a step such as \"wait 90%\""));
+    }
+    if scenario.run.settle.is_some() {
+        return Err(item.error("is a shift: run.settle is for one state; accepted: `warmup` and `duration` in [run]"));
+    }
+    Ok(())
 }
 
 /// Rejects lock settings without an application with locks, and core allocation with such an

@@ -160,7 +160,8 @@ impl<'a> Item<'a> {
     }
 
     pub(super) fn count(&self, range: RangeInclusive<u32>) -> Result<u32, ScenarioError> {
-        let expected = || self.unexpected(format!("a whole number from {} to {}", range.start(), range.end()));
+        let quotes = if matches!(self.node.value, Value::Text(_)) { ", without quotes" } else { "" };
+        let expected = || self.unexpected(format!("a whole number from {} to {}{quotes}", range.start(), range.end()));
         match &self.node.value {
             Value::Integer(number) => u32::try_from(*number).ok().filter(|number| range.contains(number)),
             _ => None,

@@ -61,6 +61,23 @@ fn check(from: &str, to: &str, parts: &[&str]) {
 }
 
 #[test]
+fn a_slow_period_needs_waits_and_fixed_times() {
+    let slow = "cores = 2\nslow = { from = \"1ms\", until = \"2ms\", factor = 3 }";
+    check("cores = 2", slow, &["server.slow", "no [[workload.path]] has a step such as \"wait 90%\""]);
+    check(
+        "cores = 2",
+        "cores = \"2\"",
+        &["HERE", "server.cores", "`2` is not a whole number from 1 to 128, without quotes"],
+    );
+    let text = GOOD.replace("cores = 2", slow).replace("warmup = \"1ms\"\nduration = \"2ms\"", "settle = \"1s\"").replace(
+        "clients = 10\n",
+        "clients = 10\nlocks = [\"disk\"]\npath = [{ share = \"100%\", steps = [\"lock disk\", \"wait 100%\", \"unlock disk\"] }]\n",
+    );
+    let message = read(&text, &[], false).unwrap_err().to_string();
+    assert!(message.contains("run.settle is for one state"), "{message}");
+}
+
+#[test]
 fn the_sample_is_valid() {
     let scenario = read(GOOD, &[], false).unwrap();
     assert_eq!(scenario.slo(&scenario.workload.services[0].service).to_string(), "200us");

@@ -73,9 +73,7 @@ measure = "goodput_rps{{dagor}} / goodput_rps{{seda}}"
 min = 1
 "#
     );
-    let registry = leeward_lab::registry();
-    let scenario = Scenario::parse("rise.toml", &text, Path::new(""), &[], false, &registry).unwrap();
-    run(&scenario, &registry, &Options::default(), &|_| {}, &AtomicBool::new(false)).unwrap()
+    run_text(&text)
 }
 
 #[test]
@@ -89,4 +87,67 @@ fn a_rival_with_a_short_warm_up_did_not_settle() {
         let seda = claim.settling.iter().find(|side| side.label == "seda");
         assert!(seda.is_some_and(|side| !side.settled), "{cut}: {claim:?}");
     }
+}
+
+fn run_text(text: &str) -> Results {
+    let registry = leeward_lab::registry();
+    let scenario = Scenario::parse("own.toml", text, Path::new(""), &[], false, &registry).unwrap();
+    run(&scenario, &registry, &Options::default(), &|_| {}, &AtomicBool::new(false)).unwrap()
+}
+
+/// Its runs last as long as they take: the best is the one with most goodput per second.
+#[test]
+fn the_oracle_is_no_worse_than_a_controller_where_runs_settle() {
+    let results = run_text(
+        r#"
+id = "bound"
+title = "Bound"
+[workload]
+service = "exp:10us"
+clients = 100
+demand = ["1.2x"]
+[run]
+settle = "10s"
+precision = 0.03
+seeds = 1
+[[controller]]
+name = "oracle"
+[[controller]]
+name = "breakwater"
+"#,
+    );
+    let goodput: Vec<f64> = results.points.iter().map(|point| point.goodput_rps).collect();
+    assert!(goodput[0] > 0.97 * goodput[1], "{goodput:?}");
+}
+
+/// Nobody gets a response: the 99th percentile is no number, and nothing has settled.
+#[test]
+fn a_latency_without_responses_decides_no_claim() {
+    let results = run_text(
+        r#"
+id = "silence"
+title = "Silence"
+[workload]
+service = "const:100us"
+clients = 100
+demand = ["2x"]
+timeout = "50us"
+[run]
+warmup = "100ms"
+duration = "300ms"
+seeds = 1
+[[controller]]
+name = "none"
+[[controller]]
+name = "breakwater"
+[[claim]]
+id = "quick"
+text = "None is quick"
+paper = "yes"
+measure = "p99_us{none} / p99_us{breakwater}"
+max = 0.5
+"#,
+    );
+    assert_eq!((results.points[0].p99_us, results.points[0].settled), (0.0, Some(false)));
+    assert_eq!(results.claims[0].verdict, Verdict::NotApplicable);
 }

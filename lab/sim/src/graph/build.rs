@@ -84,6 +84,8 @@ impl<'a> Run<'a> {
                 run.servers.push(server(index, of(index), &environments[index])?);
             }
             let period = run.servers.last().map_or(Nanos(1), |server| server.halves.control.period());
+            let reaction = run.servers.last().map_or(Nanos::ZERO, |server| server.halves.control.reaction());
+            run.stats.expect_reaction(reaction);
             run.periods.push(period.max(Nanos(1)));
             run.service_stats.push(ServiceStats { latency: Distribution::new(), received: 0, rejected: 0 });
         }

@@ -7,6 +7,9 @@
 //! the warm-up. If a series drifts during the measurement, the run had not settled: the measurement
 //! starts again.
 //!
+//! Goodput that has collapsed tells little: all windows are alike before a slow controller has
+//! reacted, and while a backlog drains. Such a run waits for both.
+//!
 //! Some control loops wander for ever. At the bound of the warm-up, and in runs with fixed times,
 //! there is no more time to wait for: then a drift is one only if it exceeds what a stationary
 //! series with the same dependence on its own past would show. Runs that settle before the bound
@@ -20,7 +23,7 @@ mod mser;
 
 use crate::config::{Observation, StoppingRule};
 use batches::BatchMeans;
-use leeward_core::units::Time;
+use leeward_core::units::{Nanos, Time};
 use leeward_outcome::SettlingOutcome;
 
 /// Windows between two checks, as a share of the windows so far.
@@ -28,6 +31,13 @@ const CHECK_GROWTH: f64 = 0.2;
 /// Goodput below this share of the offered rate has collapsed. What is left comes in bursts, so its
 /// changes and its half-width are judged against this share.
 const COLLAPSED: f64 = 0.1;
+
+/// Reactions of the controller before a collapsed goodput can have settled.
+const REACTIONS: u64 = 5;
+/// Ends of requests beyond the requests offered, as a share of these, from which on a backlog drains;
+/// and in standard deviations of a count.
+const DRAINING: f64 = 0.02;
+const DRAINING_DEVIATIONS: f64 = 4.0;
 
 /// Values of a run in one window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -149,6 +159,21 @@ impl Series {
     }
 }
 
+/// Whether goodput has collapsed.
+fn has_collapsed(samples: &[WindowSample]) -> bool {
+    mean(samples, |sample| sample.good) < COLLAPSED * mean(samples, |sample| sample.offered)
+}
+
+/// Whether goodput has collapsed, but more requests end than are offered: what comes after the
+/// backlog is unlike what is seen.
+fn drains(samples: &[WindowSample]) -> bool {
+    let sum = |of: Field| samples.iter().map(of).sum::<f64>();
+    let (offered, ended) =
+        (sum(|sample| sample.offered), sum(|sample| sample.completed + sample.rejected + sample.at_clients));
+    let chance = (DRAINING * offered).max(DRAINING_DEVIATIONS * (2.0 * offered).sqrt());
+    has_collapsed(samples) && ended > offered + chance
+}
+
 /// A decision at the end of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
@@ -170,6 +195,8 @@ pub(crate) struct Settling {
     phase: Phase,
     /// Number of windows of the phase at which the next check is due.
     next_check: usize,
+    /// Longest time between two changes of what the controller admits.
+    reaction: Nanos,
     outcome: SettlingOutcome,
 }
 
@@ -188,8 +215,19 @@ impl Settling {
             samples: Vec::new(),
             phase: Phase::WarmingUp,
             next_check: rule.min_windows as usize,
+            reaction: Nanos::ZERO,
             outcome: SettlingOutcome::default(),
         }
+    }
+
+    /// Says how long a controller takes from one change to the next; the longest counts.
+    pub(crate) fn expect_reaction(&mut self, reaction: Nanos) {
+        self.reaction = self.reaction.max(reaction);
+    }
+
+    /// Whether a run with these windows, which has come to `now`, may change without any sign of it.
+    fn may_change(&self, now: Time, samples: &[WindowSample]) -> bool {
+        has_collapsed(samples) && now.since(Time::ZERO) < self.reaction * REACTIONS || drains(samples)
     }
 
     /// End of the next window after `now`; `NEVER` once nothing is left to observe.
@@ -222,7 +260,9 @@ impl Settling {
                     return Decision::Continue;
                 }
                 let is_settled: fn(&Series) -> bool = if is_late { Series::may_wander } else { Series::is_settled };
-                self.outcome.settled = self.has_answers() && series(&self.samples).iter().all(is_settled);
+                self.outcome.settled = self.has_answers()
+                    && series(&self.samples).iter().all(is_settled)
+                    && !self.may_change(now, &self.samples[count / 2..]);
                 if !self.outcome.settled && !is_late {
                     self.next_check = count + growth(count);
                     return Decision::Continue;
@@ -236,6 +276,12 @@ impl Settling {
             Phase::Measuring(first) => self.decide_measuring(now, first),
             Phase::Ended => Decision::Continue,
         }
+    }
+
+    /// Whether clients get answers at all.
+    fn is_answered(&self) -> bool {
+        self.samples.iter().any(|sample| sample.completed + sample.rejected > 0.0)
+            || self.samples.iter().all(|sample| sample.offered == 0.0)
     }
 
     /// Whether client halves have had enough answers to adapt to.
@@ -253,23 +299,26 @@ impl Settling {
         }
         let may_restart = next.since(Time::ZERO) < self.rule.settle_within;
         let drifts =
-            drifts(measured, if may_restart { batches::halves_differ } else { batches::halves_differ_beyond_wander });
+            drifts(measured, if may_restart { batches::halves_differ } else { batches::halves_differ_beyond_wander })
+                || drains(measured);
         if drifts && may_restart {
             self.phase = Phase::WarmingUp;
             self.next_check = self.samples.len() + growth(self.samples.len());
             return Decision::Discard;
         }
-        let half_width = relative_half_width(measured);
+        let half_width = without_noise_of_arrivals(measured);
         let responses: f64 = measured.iter().map(|sample| sample.completed).sum();
         let is_precise = half_width.is_some_and(|width| width <= self.rule.precision);
-        let is_enough = responses >= f64::from(self.rule.min_responses) && (is_precise || !self.outcome.settled);
+        let is_long = self.rule.window * measured.len() as u64 >= self.rule.least_measured;
+        let is_enough =
+            is_long && responses >= f64::from(self.rule.min_responses) && (is_precise || !self.outcome.settled);
         if !(is_enough || is_last || drifts) {
             self.next_check = measured.len() + growth(measured.len());
             return Decision::Continue;
         }
         self.outcome.settled &= !drifts;
         self.outcome.throughput_settled = throughput_is_steady(measured);
-        self.outcome.half_width = half_width;
+        self.outcome.half_width = relative_half_width(measured);
         self.phase = Phase::Ended;
         Decision::EndAt(next)
     }
@@ -282,7 +331,10 @@ impl Settling {
         SettlingOutcome {
             // There is no more time to wait for, as at the bound of a warm-up. But the user chose
             // these times, and can choose longer ones.
-            settled: !drifts(second_half, batches::halves_differ_beyond_wander) && !swings(second_half),
+            settled: self.is_answered()
+                && !drifts(second_half, batches::halves_differ_beyond_wander)
+                && !swings(second_half)
+                && !drains(second_half),
             throughput_settled: throughput_is_steady(second_half),
             from: measured_from,
             // The part before a shift does not tell how well the whole is known.
@@ -317,22 +369,30 @@ fn throughput_is_steady(samples: &[WindowSample]) -> bool {
     !batches::halves_differ_beyond_wander(&values(samples, completed), GOODPUT_TOLERANCE * mean(samples, completed))
 }
 
-/// Half-width of the 95 % confidence interval of the mean goodput, over the mean; `None` with too
-/// few windows, or if the batches still depend on each other.
-///
-/// Below capacity goodput follows the arrivals. Their noise is the same for all controllers,
-/// because all meet the same arrivals, so there the share of the offered requests counts.
-fn relative_half_width(samples: &[WindowSample]) -> Option<f64> {
-    let (good, offered) = (mean(samples, |sample| sample.good), mean(samples, |sample| sample.offered));
-    let level = good.max(COLLAPSED * offered);
+/// Half-width of the 95 % confidence interval of the mean of a series, over goodput's mean; `None`
+/// with too few windows, or if the batches still depend on each other.
+fn half_width_of(samples: &[WindowSample], series: &[f64]) -> Option<f64> {
+    let level = mean(samples, |sample| sample.good).max(COLLAPSED * mean(samples, |sample| sample.offered));
     if level <= 0.0 {
         return (!samples.is_empty()).then_some(0.0);
     }
-    let share = if offered > 0.0 { good / offered } else { 0.0 };
-    let widths = [values(samples, |sample| sample.good), without_arrivals(samples, share)].map(|series: Vec<f64>| {
-        let means = BatchMeans::of(&series)?;
-        (!means.is_correlated).then_some(means.half_width / level)
-    });
+    let means = BatchMeans::of(series)?;
+    (!means.is_correlated).then_some(means.half_width / level)
+}
+
+/// The same of goodput.
+fn relative_half_width(samples: &[WindowSample]) -> Option<f64> {
+    half_width_of(samples, &values(samples, |sample| sample.good))
+}
+
+/// The same of goodput, less what the noise of the arrivals explains.
+///
+/// Below capacity goodput follows the arrivals. Their noise is the same for all controllers,
+/// because all meet the same arrivals. So it does not prolong a run.
+fn without_noise_of_arrivals(samples: &[WindowSample]) -> Option<f64> {
+    let offered = mean(samples, |sample| sample.offered);
+    let share = if offered > 0.0 { mean(samples, |sample| sample.good) / offered } else { 0.0 };
+    let widths = [relative_half_width(samples), half_width_of(samples, &without_arrivals(samples, share))];
     widths.into_iter().flatten().reduce(f64::min)
 }
 
@@ -354,6 +414,7 @@ mod tests {
             measure_within: Nanos::from_secs(20),
             precision: 0.01,
             min_responses: 1_000,
+            least_measured: Nanos::ZERO,
         }
     }
 
@@ -450,6 +511,68 @@ mod tests {
     fn no_goodput_is_settled() {
         let (outcome, _) = play(StoppingRule { min_responses: 0, ..rule() }, |_| 0.0);
         assert!(outcome.settled && outcome.half_width == Some(0.0), "{outcome:?}");
+    }
+
+    /// A controller that acts once a second: nothing is in time until it has acted three times.
+    #[test]
+    fn a_collapse_before_a_slow_controller_reacts_is_not_settled() {
+        let play = |reaction: Nanos| {
+            let mut settling = Settling::new(rule());
+            settling.expect_reaction(reaction);
+            (1..=4_000u64)
+                .find(|index| {
+                    let good = if *index < 300 { 0.0 } else { 1_000.0 };
+                    let sample = WindowSample { offered: 2_000.0, good, completed: 1_500.0, ..WindowSample::default() };
+                    matches!(settling.observe(Time::ZERO + WINDOW * *index, sample), Decision::EndAt(_))
+                })
+                .map(|_| settling.outcome())
+                .unwrap()
+        };
+        assert!(play(Nanos::ZERO).from < Nanos::from_secs(2), "a fast one would have acted");
+        let slow = play(Nanos::from_secs(1));
+        assert!(slow.settled && slow.from > Nanos::from_secs(3), "{slow:?}");
+    }
+
+    #[test]
+    fn a_backlog_that_drains_is_not_settled() {
+        let drains = |completed: f64| {
+            let sample = WindowSample { offered: 1_000.0, completed, ..WindowSample::default() };
+            super::drains(&vec![sample; 100])
+        };
+        assert!(drains(1_050.0) && !drains(1_010.0) && !drains(500.0));
+        let healthy = WindowSample { offered: 1_000.0, good: 900.0, completed: 1_050.0, ..WindowSample::default() };
+        assert!(!super::drains(&[healthy; 100]), "goodput shows a change");
+    }
+
+    #[test]
+    fn a_measurement_has_several_periods() {
+        let least_measured = Nanos::from_secs(8);
+        let (outcome, end) = play(StoppingRule { least_measured, ..rule() }, |_| 1_000.0);
+        assert!(end.since(Time::ZERO + outcome.from) >= least_measured, "{outcome:?} {end:?}");
+    }
+
+    /// The noise of the arrivals ends no run later, but the interval of goodput has it.
+    #[test]
+    fn the_interval_of_goodput_has_the_noise_of_the_arrivals() {
+        let mut rng = Rng::new(1, Purpose::Service);
+        let mut sample = || {
+            let offered = 1_000.0 + 400.0 * (rng.unit() - 0.5);
+            WindowSample { offered, good: offered, completed: offered, ..WindowSample::default() }
+        };
+        let samples: Vec<WindowSample> = (0..400).map(|_| sample()).collect();
+        let (own, without) = (relative_half_width(&samples).unwrap(), without_noise_of_arrivals(&samples).unwrap());
+        assert!(own > 0.005 && without < 1e-9, "{own} {without}");
+    }
+
+    #[test]
+    fn fixed_times_without_an_answer_are_not_settled() {
+        let observation = Observation::FixedTimes { measured_from: Nanos::ZERO, until: Nanos::from_secs(2) };
+        let mut settling = Settling::new(StoppingRule { observation, ..rule() });
+        for index in 1..=200u64 {
+            let sample = WindowSample { offered: 2_000.0, ..WindowSample::default() };
+            settling.observe(Time::ZERO + WINDOW * index, sample);
+        }
+        assert!(!settling.outcome().settled);
     }
 
     #[test]

@@ -68,6 +68,10 @@ impl Admission {
         }))
     }
 
+    pub(super) fn reaction(&self) -> Nanos {
+        self.halves.control.reaction()
+    }
+
     pub(super) fn gauges(&self) -> Gauges {
         self.halves.control.gauges()
     }

@@ -110,6 +110,9 @@ impl<'a> Run<'a> {
             guard: RunGuard::new(config, algorithm.name, stop),
             contended_before: 0,
         };
+        if let Some(admission) = &run.admission {
+            run.stats.expect_reaction(admission.reaction());
+        }
         run.start_pool();
         Ok(run)
     }
