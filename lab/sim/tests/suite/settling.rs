@@ -18,6 +18,7 @@ fn rule() -> StoppingRule {
         measure_within: Nanos::from_millis(400),
         precision: 0.05,
         min_responses: 100,
+        least_measured: Nanos::ZERO,
     }
 }
 
