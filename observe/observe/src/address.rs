@@ -1,0 +1,8 @@
+//! Addresses of listeners as operators write them. Does not contain sockets.
+
+use std::borrow::Cow;
+
+/// The address of a listener with its host: `:8080` means all addresses of this machine.
+pub fn with_host(address: &str) -> Cow<'_, str> {
+    if address.starts_with(':') { format!("0.0.0.0{address}").into() } else { address.into() }
+}
