@@ -27,6 +27,7 @@ const INPUT_ERRORS: &[(&str, &[&str])] = &[
             "--proxy --admin nowhere",
             "--proxy --service sets",
             "--proxy --slo 50ms",
+            "--service sets --admin off",
             "--leaves 4",
             "--slo 5ms",
             "--data small",
