@@ -98,7 +98,7 @@ fn growth(report: &LoadReport) -> String {
     let measured = &report.measured;
     let grown = measured.offered.saturating_sub(measured.total());
     let is_much = grown as f64 > GROWTH_MIN * measured.offered as f64;
-    // With a longer warm-up only an overload without control makes them grow, which the latency shows.
+    // With a longer warm-up only an overload without control makes them grow; the latency shows it.
     if !is_much || report.latency.p50.0 <= report.warmup_ns {
         return String::new();
     }
@@ -109,4 +109,46 @@ fn growth(report: &LoadReport) -> String {
         Nanos(report.warmup_ns),
     );
     format!("{:<INDENT$}{}\n", "in flight", wrap(&text, INDENT, WIDTH).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_core::units::Time;
+    use leeward_load::{Recorder, RecorderConfig, RunEnd};
+
+    /// Report on 100 requests per second for two seconds, each answered after half a second.
+    fn report(warmup: Nanos, timeout: Option<Nanos>) -> String {
+        let config = RecorderConfig {
+            slo: Nanos::from_secs(1),
+            timeout,
+            late_after: Nanos::from_millis(1),
+            warmup,
+            duration: Nanos::from_secs(2),
+            window: None,
+            fine_window: None,
+        };
+        let (mut recorder, latency) = (Recorder::new(&config), Nanos::from_millis(500));
+        for number in 0..200 {
+            let due = Time(number * 10_000_000);
+            recorder.record_issue(due, due);
+            recorder.record_completion(due + latency, due, latency, None);
+        }
+        let results = recorder.finish(&RunEnd { ending: RunEndReason::Finished, planned: 200 });
+        text(&results.report, None, &[])
+    }
+
+    #[test]
+    fn a_latency_beyond_the_warmup_is_reported() {
+        let text = report(Nanos::from_millis(200), None).replace(['\n', ' '], "");
+        assert!(text.contains("inflight30moreattheendofthemeasurementthanatitsstart,of180due"), "{text}");
+        assert!(!report(Nanos::from_millis(600), None).contains("in flight"));
+    }
+
+    #[test]
+    fn timed_out_requests_have_a_line() {
+        let text = report(Nanos::from_millis(200), Some(Nanos::from_millis(100)));
+        assert!(text.contains("timed out              200 in all\n"), "{text}");
+        assert!(!report(Nanos::from_millis(200), None).contains("timed out"));
+    }
 }
