@@ -150,7 +150,7 @@ fn datagrams(before: &Statistics, now: &Statistics, seconds: f64) -> Option<Stri
 fn controller(now: &Statistics) -> Option<String> {
     let mut parts = Vec::new();
     if let (Some(pool), Some(issued)) = (now.credit_pool, now.credits_issued) {
-        parts.push(format!("{issued} credits issued, pool of {pool}"));
+        parts.push(format!("credits: {issued} issued, pool of {pool}"));
     }
     parts.extend(now.concurrency_limit.map(|limit| format!("at most {limit:.0} requests at once")));
     parts.extend(now.priority_threshold.map(|threshold| format!("priorities up to {threshold:.0}")));
@@ -286,7 +286,7 @@ mod tests {
             "2 cores 50 % idle",
             "2.5 k/s received",
             "dropped   20/s: Lock 20/s",
-            "7 credits issued, pool of 12",
+            "credits: 7 issued, pool of 12",
             "0/s lost in full buffers, 20/s retransmitted, 0/s duplicates",
             "0.20",
         ] {

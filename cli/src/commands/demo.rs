@@ -48,7 +48,7 @@ pub(crate) struct DemoArgs {
     pub(crate) plain: bool,
     /// Where the dashboard is while the demo runs: an address and port, or `off`; if that port is
     /// taken, another one. With --service there is none
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "service", default_value = "127.0.0.1:9464")]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     pub(crate) admin: String,
     /// Length of a run of steady demand; one with a spike takes half as long again
     #[arg(long, value_name = "SPAN", default_value = "4s")]

@@ -184,8 +184,8 @@ fn cells(row: &RunResult) -> Vec<Cell<'static>> {
 }
 
 fn legend() -> &'static str {
-    "in time: within the objective; p99: 99 of 100 responses came within it; wait: in the server's queue; \
-     credit: permission to send; back in: from the start of a spike"
+    "credit: permission to send; in time: within the objective; p99: 99 of 100 responses came within it; \
+     wait: in the server's queue; back in: from the start of a spike"
 }
 
 #[cfg(test)]
