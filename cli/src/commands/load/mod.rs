@@ -189,12 +189,12 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
     let encryption = tls.as_ref().map(|(tls, name)| Encryption::from(tls.with_name(name)));
     let encryption = encryption.as_ref();
     let server = Target { address, algorithm: &algorithm, params: &params, rtt, slo, encryption };
-    let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let ask = {
         // Some services make a quarter of a gigabyte of data for their clients, or fill a store.
         let steps = Spinner::new("load");
         steps.show("preparing the requests");
-        let served = || served::service(&server, &interrupt);
+        // Until the run begins, a signal ends the program at once.
+        let served = || served::service(&server, &Interrupt::without_handler());
         requests.prepare(&server).map_err(|error| prepare_failure(error, &server, &args.service, served))?
     };
     let config = LoadConfig {
@@ -211,6 +211,7 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         tls,
         ..LoadConfig::new(far.unwrap_or(address), slo)
     };
+    let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let client = || (algorithm.build_client)(&params, &environment);
     let mut is_reported = false;
     let watch = |progress: &Progress| {

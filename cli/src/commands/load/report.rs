@@ -104,7 +104,7 @@ fn growth(report: &LoadReport) -> String {
     }
     let text = format!(
         "{grown} more at the end of the measurement than at its start, of {} due: goodput and answers per second are \
-         without these. The latency exceeds the warm-up of {}; set a longer --warmup",
+         without these. The latency exceeds the warm-up of {}: set a longer --warmup, unless the server is overloaded",
         measured.offered,
         Nanos(report.warmup_ns),
     );
