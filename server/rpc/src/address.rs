@@ -169,6 +169,12 @@ mod tests {
     }
 
     #[test]
+    fn a_port_alone_is_on_this_machine() {
+        assert!(resolve(":80").unwrap().iter().all(|found| found.ip().is_loopback() && found.port() == 80));
+        assert!(resolve("80").is_err());
+    }
+
+    #[test]
     fn every_address_of_a_name_is_tried_in_order() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let listening = server.local_addr().unwrap();
