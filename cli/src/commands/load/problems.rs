@@ -71,7 +71,7 @@ pub(super) fn find(report: &LoadReport, service: &str, served: impl Fn() -> Opti
     let reasons = reasons.map(|reason| format!(": {reason}")).next().unwrap_or_default();
     if report.ending == RunEndReason::Disconnected {
         let after = format_us(Nanos(report.duration_ns).as_micros_f64());
-        doubts.push(MeasurementProblem::Failed(format!("the server closed all connections after {after}{reasons}")));
+        doubts.push(MeasurementProblem::Failed(format!("all connections were lost after {after}{reasons}")));
     } else if connections.lost > 0 {
         let (lost, opened) = (connections.lost, connections.opened);
         doubts.push(MeasurementProblem::Failed(format!("{lost} of {opened} connections were lost{reasons}")));
