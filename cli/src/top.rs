@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::demo::format::{format_us, percent};
 use crate::stdout::sanitize;
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, WIDTH, wrap};
 
 /// Time without a response.
 pub(crate) struct NoAnswer<'a> {
@@ -44,7 +44,7 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
             if now.connections == 1 { "" } else { "s" }
         ),
         format!(
-            "requests  {}/s received, {}/s answered{}, {}/s within {} at the server",
+            "requests  {}/s received, {}/s answered{}, {}/s within {}",
             per_second(now.received, before.received),
             per_second(now.completed, before.completed),
             failures(before, now, seconds),
@@ -68,9 +68,19 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
     lines.extend(handshakes(before, now, seconds));
     lines.extend(controller(now));
     lines.extend(unattainable_objective(before, now));
+    let mut lines: Vec<String> = lines.iter().map(|line| fit(line)).collect();
     lines.push(String::new());
     lines.push(locks(before, now, seconds));
     lines.join("\n")
+}
+
+/// Columns of a line's label.
+const LABEL: usize = 10;
+
+/// Wraps a line behind its label.
+fn fit(line: &str) -> String {
+    let (label, rest) = line.split_at(LABEL);
+    format!("{label}{}", wrap(rest, LABEL, WIDTH).trim())
 }
 
 /// Latency percentiles of the results, with those above the objective marked.
@@ -82,7 +92,7 @@ fn latency(before: &Statistics, now: &Statistics) -> String {
     let of = [("p50", of.p50_ns), ("p99", of.p99_ns), ("p99.9", of.p999_ns)].map(|(name, ns)| {
         format!("{name} {}{}", format_us(ns as f64 / 1e3), if ns > now.slo_ns { " (over)" } else { "" })
     });
-    format!("latency   {} at the server; objective {objective}", of.join(", "))
+    format!("latency   {}; objective {objective}", of.join(", "))
 }
 
 /// Rate of failures among the answers, if the server had any.
@@ -140,7 +150,7 @@ fn datagrams(before: &Statistics, now: &Statistics, seconds: f64) -> Option<Stri
 fn controller(now: &Statistics) -> Option<String> {
     let mut parts = Vec::new();
     if let (Some(pool), Some(issued)) = (now.credit_pool, now.credits_issued) {
-        parts.push(format!("{pool} credits, {issued} of them issued"));
+        parts.push(format!("credits: {issued} issued, pool of {pool}"));
     }
     parts.extend(now.concurrency_limit.map(|limit| format!("at most {limit:.0} requests at once")));
     parts.extend(now.priority_threshold.map(|threshold| format!("priorities up to {threshold:.0}")));
@@ -276,7 +286,7 @@ mod tests {
             "2 cores 50 % idle",
             "2.5 k/s received",
             "dropped   20/s: Lock 20/s",
-            "12 credits, 7 of them issued",
+            "credits: 7 issued, pool of 12",
             "0/s lost in full buffers, 20/s retransmitted, 0/s duplicates",
             "0.20",
         ] {
@@ -285,7 +295,7 @@ mod tests {
         let place = |name: &str| text.find(name).unwrap();
         assert!(place("\nnow ") < place("long ago"), "{text}");
         assert!(!text.contains('\u{7}'));
-        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]
@@ -297,8 +307,8 @@ mod tests {
         let now = Statistics { uptime_ns: 1_000_000_000, latency: of(latency), ..before.clone() };
         let told = text("here", &before, &now);
         let line = told.lines().find(|line| line.starts_with("latency")).unwrap();
-        let parts = ["p50 630 µs, p99 640 µs, p99.9 1.36", " ms (over) at the server; objective 1.00 ms"];
-        assert!(parts.iter().all(|part| line.contains(part)) && line.chars().count() <= 100, "{line}");
+        let parts = ["p50 630 µs, p99 640 µs, p99.9 1.36", " ms (over); objective 1.00 ms"];
+        assert!(parts.iter().all(|part| line.contains(part)) && line.chars().count() <= 80, "{line}");
         assert!(text("here", &now, &now).contains("\nlatency   no result; objective 1.00 ms\n"));
     }
 
@@ -314,7 +324,7 @@ mod tests {
         assert!(!tells(&Statistics { run_delay_ns: 30_000, ..now.clone() }), "they wait, and that is to be seen");
         let waited = Statistics { packet_delay_ns: 30_000, ..before.clone() };
         assert!(!text("here", &waited, &now).contains("\nobjective"), "they did at the look before");
-        assert!(text("here", &before, &now).lines().all(|line| line.chars().count() <= 100));
+        assert!(text("here", &before, &now).lines().all(|line| line.chars().count() <= 80));
     }
 
     #[test]

@@ -178,7 +178,7 @@ pub enum PrepareError {
     #[error(transparent)]
     Input(Box<dyn std::error::Error + Send + Sync>),
     /// A running server can't be prepared for the load.
-    #[error("{step} {address}: {reason}; is it `leeward serve --service {service}`?")]
+    #[error("{step} {address}: {reason}")]
     Server {
         /// The step that failed, such as `filling`.
         step: &'static str,
@@ -186,8 +186,6 @@ pub enum PrepareError {
         address: SocketAddr,
         /// Reason of the failure.
         reason: String,
-        /// The expected service.
-        service: &'static str,
     },
 }
 

@@ -47,7 +47,7 @@ pub(crate) struct DemoArgs {
     #[arg(long)]
     pub(crate) plain: bool,
     /// Where the dashboard is while the demo runs: an address and port, or `off`; if that port is
-    /// taken, another one
+    /// taken, another one. With --service there is none
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9464")]
     pub(crate) admin: String,
     /// Length of a run of steady demand; one with a spike takes half as long again
@@ -64,17 +64,17 @@ pub(crate) struct DemoArgs {
     #[arg(long, value_name = "SERVICE")]
     pub(crate) service: Option<String>,
     /// With --service: how many leaves
-    #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", requires = "service", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub(crate) leaves: u32,
     /// With --service: data of the tiers, as `leeward serve` has it; by default little that is made
     /// up
-    #[arg(long, value_name = "DATA")]
+    #[arg(long, value_name = "DATA", requires = "service")]
     pub(crate) data: Option<String>,
     /// With --service: controller of all tiers
-    #[arg(long, value_name = "CONTROLLER", default_value = "auto")]
+    #[arg(long, value_name = "CONTROLLER", requires = "service", default_value = "auto")]
     pub(crate) admission: String,
     /// With --service: the objective; leaves have half of it
-    #[arg(long, value_name = "SPAN", default_value = "20ms")]
+    #[arg(long, value_name = "SPAN", requires = "service", default_value = "20ms")]
     pub(crate) slo: String,
     /// Draws arrivals and service times
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(..=SEED_MAX))]

@@ -77,7 +77,8 @@ impl StatisticsSource {
     }
 
     /// Failure of a query; names the protocol that the server speaks instead.
-    pub(super) fn failure(&self, error: anyhow::Error) -> Failure {
+    pub(super) fn failure(&self, error: &anyhow::Error) -> Failure {
+        let error = anyhow!(describe(error));
         match self {
             StatisticsSource::Rpc(_, found, expected) => peer::failure(error, *found, *expected),
             StatisticsSource::Memcached(_) => Failure::Runtime(error),
@@ -98,6 +99,11 @@ impl StatisticsSource {
             }
         }
     }
+}
+
+/// Describes the failure of a query. It has no effect, so whether it was executed is no matter.
+pub(super) fn describe(error: &anyhow::Error) -> String {
+    format!("{error:#}").replace(" (the call may have been executed)", "")
 }
 
 /// Sends the memcached query and reads into `received` until the last line, the connection's end,

@@ -7,17 +7,20 @@ use leeward_rpc::client::CallError;
 use leeward_rpc::statistics::Statistics;
 use ratatui::widgets::Paragraph;
 
-use super::statistics_source::StatisticsSource;
+use super::statistics_source::{StatisticsSource, describe};
 use crate::admission;
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::keyboard::Keyboard;
 use crate::terminal;
 use crate::tls::TlsArgs;
+use crate::top::NoAnswer;
 use crate::{stdout, top};
 
 /// Time for which a rejected query is repeated: an overloaded server rejects queries, too.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(10);
+/// Interval of drawings while a query is late.
+const REDRAW_INTERVAL: Duration = Duration::from_millis(500);
 /// Pause after a rejection.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
 
@@ -82,17 +85,31 @@ fn run_live(
     let (mut before, mut now) = (first.clone(), first);
     let mut answered = Instant::now();
     let mut problem: Option<String> = None;
+    let mut draw = |before: &Statistics, now: &Statistics, silence: Option<NoAnswer<'_>>| {
+        let text = format!("{}\n\nq ends", top::live_text(&args.address, before, now, silence));
+        canvas.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area())).map(drop)
+    };
     let outcome = loop {
-        let silence = problem.as_deref().map(|cause| top::NoAnswer { duration: answered.elapsed(), reason: cause });
-        let text = format!("{}\n\nq ends", top::live_text(&args.address, &before, &now, silence));
-        if let Err(error) = canvas.draw(|frame| frame.render_widget(Paragraph::new(text), frame.area())) {
+        let silence = problem.as_deref().map(|reason| NoAnswer { duration: answered.elapsed(), reason });
+        if let Err(error) = draw(&before, &now, silence) {
             break Err(Failure::Runtime(anyhow!("the terminal: {error}")));
         }
         keyboard.wait(interrupt, interval);
         if interrupt.is_requested() {
             break Ok(());
         }
-        match source.query(interrupt, || keyboard.wait(interrupt, Duration::ZERO)) {
+        let mut stale_from = answered + 2 * interval;
+        let listen = || {
+            keyboard.wait(interrupt, Duration::ZERO);
+            // A query may take seconds to fail; meanwhile its screen must not look current.
+            if Instant::now() >= stale_from {
+                let reason = problem.as_deref().unwrap_or("the query is not answered yet");
+                // The next drawing reports an error.
+                let _ = draw(&before, &now, Some(NoAnswer { duration: answered.elapsed(), reason }));
+                stale_from = Instant::now() + REDRAW_INTERVAL;
+            }
+        };
+        match source.query(interrupt, listen) {
             // A stop was requested while the query ran.
             _ if interrupt.is_requested() => break Ok(()),
             Ok(newer) => {
@@ -100,7 +117,7 @@ fn run_live(
                 (answered, problem) = (Instant::now(), None);
             }
             // The server may come back, and its last statistics are still useful.
-            Err(error) => problem = Some(format!("{error:#}")),
+            Err(error) => problem = Some(describe(&error)),
         }
     };
     terminal::restore();
@@ -125,7 +142,7 @@ fn query(source: &StatisticsSource, args: &TopArgs, interrupt: &Interrupt) -> Re
                 Some(CallError::UnknownMethod { .. }) => {
                     Failure::Runtime(anyhow!("{}: the server has no statistics", args.address))
                 }
-                _ => source.failure(error.context(args.address.clone())),
+                _ => source.failure(&error.context(args.address.clone())),
             });
         }
         sleep(RETRY_PAUSE, interrupt)?;

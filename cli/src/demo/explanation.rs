@@ -55,8 +55,8 @@ fn describe_work(service: &str) -> String {
 /// Legend of the columns.
 pub(crate) fn legend() -> String {
     let columns = "k/s in time: thousands of requests per second answered within the objective (goodput). p99: 99 of 100 \
-                   responses came within this time. Rejected: by the server. Expired: at the client, before it could send \
-                   them.";
+                   responses came within this time. Rejected: by the server, of the requests that reached it. Expired: at \
+                   the client, before it could send them, of all requests.";
     wrap(columns, 0, WIDTH)
 }
 

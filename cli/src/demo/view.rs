@@ -22,7 +22,7 @@ const MIN_SIZE: (u16, u16) = (40, 12);
 pub(crate) fn draw(frame: &mut Frame<'_>, state: &DemoState) {
     let area = frame.area();
     if area.width < MIN_SIZE.0 || area.height < MIN_SIZE.1 {
-        let lines = vec![activity(state), Line::raw(progress(state)), latest_sample(state)];
+        let lines = vec![activity(state), Line::raw(progress(state)), latest_sample(state, u16::MAX)];
         return frame.render_widget(Paragraph::new(lines).wrap(Wrap { trim: true }), area);
     }
     let results = state.runs as u16 + 2;
@@ -56,7 +56,7 @@ fn head(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
     let gauge = Gauge::default().ratio(state.progress()).label("").use_unicode(true);
     frame.render_widget(gauge.gauge_style(Style::new().fg(Color::Blue).bg(Color::Black)), bar);
     frame.render_widget(Paragraph::new(self::machine(state)).dim(), machine_line);
-    frame.render_widget(latest_sample(state), sample_line);
+    frame.render_widget(latest_sample(state, sample_line.width), sample_line);
 }
 
 /// Describes the current activity.
@@ -89,32 +89,65 @@ fn machine(state: &DemoState) -> String {
     format!("capacity {}, round trip {}{slo}{busy}", rate(machine.capacity_rps), format_us(machine.rtt_us))
 }
 
-/// The latest sample as numbers, without a chart.
-fn latest_sample(state: &DemoState) -> Line<'static> {
+/// The latest sample as numbers, without a chart: as many of them as fit into `width`.
+fn latest_sample(state: &DemoState, width: u16) -> Line<'static> {
     let (Some(last), Some(subject)) = (state.samples.last(), state.run()) else { return Line::default() };
     let RunSample { demand_rps, goodput_rps, p99_us, rejected_rps, delay_us, issued, .. } = *last;
     let late = p99_us.is_some_and(|p99| p99 > subject.slo_us);
     let p99 = p99_us.map_or("–".into(), format_us) + if late { " ✗" } else { "" };
-    let mut text = format!(
-        "{} offered, {} in time, {} rejected, p99 {p99}, wait {}",
-        rate(demand_rps),
-        rate(goodput_rps.unwrap_or(0.0)),
-        rate(rejected_rps.unwrap_or(0.0)),
-        format_us(delay_us),
-    );
-    if let Some(issued) = issued {
-        text += &format!(", {issued:.0} credits");
+    let mut text = format!("{} offered", rate(demand_rps));
+    let rest = [
+        Some(format!(", {} in time", rate(goodput_rps.unwrap_or(0.0)))),
+        Some(format!(", p99 {p99}")),
+        Some(format!(", {} rejected", rate(rejected_rps.unwrap_or(0.0)))),
+        Some(format!(", wait {}", format_us(delay_us))),
+        issued.map(|issued| format!(", {issued:.0} credits")),
+    ];
+    for part in rest.into_iter().flatten() {
+        if text.chars().count() + part.chars().count() > width.into() {
+            break;
+        }
+        text += &part;
     }
     Line::from(text)
 }
 
+/// Headings and widths of the results' columns.
+const COLUMNS: [(&str, u16); 8] = [
+    ("demand", 10),
+    ("control", 10),
+    ("k/s in time", 11),
+    ("of capacity", 11),
+    ("p99", 8),
+    ("in time?", 8),
+    ("rejected", 8),
+    ("back in", 7),
+];
+/// Columns that a narrow terminal leaves out, the first one first.
+const LEFT_OUT: [usize; 5] = [3, 7, 6, 4, 2];
+
+/// The columns that fit into `width`: a column that is cut would be unreadable.
+fn shown_columns(width: u16) -> Vec<usize> {
+    let mut shown: Vec<usize> = (0..COLUMNS.len()).collect();
+    for column in LEFT_OUT {
+        if shown.iter().map(|column| COLUMNS[*column].1 + 1).sum::<u16>() <= width + 1 {
+            break;
+        }
+        shown.retain(|other| *other != column);
+    }
+    shown
+}
+
 fn table(frame: &mut Frame<'_>, area: Rect, state: &DemoState) {
-    let widths = [10, 10, 11, 11, 8, 8, 8, 7].map(Constraint::Length);
-    let headings =
-        ["demand", "control", "k/s in time", "of capacity", "p99", "in time?", "rejected", "back in"].map(heading_cell);
-    let rows = state.rows.iter().map(|row| Cells::new(cells(row)));
-    let table = Table::new(rows, widths)
-        .header(Cells::new(headings).add_modifier(Modifier::DIM))
+    let shown = shown_columns(area.width);
+    let only_shown = |cells: Vec<Cell<'static>>| {
+        let numbered = cells.into_iter().enumerate().filter(|(column, _)| shown.contains(column));
+        Cells::new(numbered.map(|(_, cell)| cell).collect::<Vec<_>>())
+    };
+    let headings = COLUMNS.iter().map(|(heading, _)| heading_cell(heading)).collect();
+    let rows = state.rows.iter().map(|row| only_shown(cells(row)));
+    let table = Table::new(rows, shown.iter().map(|column| Constraint::Length(COLUMNS[*column].1)))
+        .header(only_shown(headings).add_modifier(Modifier::DIM))
         .column_spacing(1)
         .block(Block::new().borders(Borders::TOP).border_style(Color::DarkGray).title(" Results so far ".bold()));
     frame.render_widget(table, area);
@@ -151,8 +184,8 @@ fn cells(row: &RunResult) -> Vec<Cell<'static>> {
 }
 
 fn legend() -> &'static str {
-    "in time: answered within the objective; p99: 99 of 100 responses came within it; wait: in the server's queue; \
-     credit: permission to send; back in: time from the start of a spike"
+    "credit: permission to send; in time: within the objective; p99: 99 of 100 responses came within it; \
+     wait: in the server's queue; back in: from the start of a spike"
 }
 
 #[cfg(test)]
@@ -225,6 +258,15 @@ mod tests {
         }
         let text = render(states.last().unwrap(), 120, 40);
         for part in ["Credits", "Queueing delay", "with clients", "permission to send"] {
+            assert!(text.contains(part), "no `{part}` in:\n{text}");
+        }
+    }
+
+    #[test]
+    fn shows_whole_columns_on_60_columns() {
+        let states = stages();
+        let text = render(states.last().unwrap(), 60, 20);
+        for part in ["demand", "control", "k/s in time", "p99 in time? rejected\"", "in time, p99 250 µs  "] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
     }

@@ -145,6 +145,19 @@ fn top_marks_a_silent_server_and_ends_with_its_terminal() {
     top.hang_up();
 }
 
+/// The numbers are marked as old while a query waits, not only after it has failed.
+#[test]
+fn top_marks_a_server_that_stands_still() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = crate::server::Server::start(&["--admission", "none"], folder.path());
+    let mut top =
+        TerminalProcess::start(&["top", &server.1, "--interval", "50ms"], folder.path(), TerminalKind::Ordinary);
+    top.wait_for("ends");
+    server.signal("STOP");
+    top.wait_for("yet");
+    top.hang_up();
+}
+
 #[test]
 fn a_demo_ends_with_its_terminal() {
     let arguments = ["demo", "--out", "out", "--clients", "20", "--duration", "30s"];

@@ -6,9 +6,9 @@ use crate::status::Failure;
 use crate::thread;
 use leeward_admin::{Admin, Sources};
 use leeward_gate::{Decision, DecisionId, Gate, Source};
-use leeward_observe::Snapshot;
 use leeward_observe::explain::DecisionContext;
 use leeward_observe::snapshot::Lock;
+use leeward_observe::{Snapshot, with_host};
 use leeward_runtime::locks::{self, LockStats};
 use std::fmt::Debug;
 use std::io::{self, ErrorKind};
@@ -74,7 +74,7 @@ pub(crate) type Refused = (String, i32);
 /// # Errors
 /// The text is no address with a port, or the system does not know the name.
 pub(crate) fn resolve(address: &str) -> Result<Result<Vec<SocketAddr>, Refused>, Failure> {
-    match address.to_socket_addrs() {
+    match with_host(address).to_socket_addrs() {
         Ok(addresses) => Ok(Ok(addresses.collect())),
         Err(error) if error.kind() == ErrorKind::InvalidInput => Err(Failure::Argument),
         Err(error) => Ok(Err(refused(&address, &error))),

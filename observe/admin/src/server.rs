@@ -7,6 +7,7 @@ use crate::feed::Feed;
 use crate::response::Response;
 use crate::routes::AdminState;
 use crate::sources::Sources;
+use leeward_observe::with_host;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -66,7 +67,7 @@ impl Admin {
     /// See [`AdminError`].
     pub fn start(address: &str, sources: Sources, config: String) -> Result<Admin, AdminError> {
         let refused = |source| AdminError::Listen { address: address.chars().take(100).collect(), source };
-        let listener = TcpListener::bind(address).map_err(refused)?;
+        let listener = TcpListener::bind(&*with_host(address)).map_err(refused)?;
         Admin::start_on(listener, sources, config)
     }
 

@@ -32,6 +32,7 @@
 
 #![forbid(unsafe_code)]
 
+mod address;
 mod decision;
 pub mod exemplar;
 pub mod explain;
@@ -47,6 +48,7 @@ mod tenants;
 mod waits;
 mod watch;
 
+pub use address::with_host;
 pub use decision::{Decision, DecisionId, LifecycleStage, ParseDecisionIdError};
 pub use exemplar::Exemplar;
 pub use latency::{LatencyCounts, LatencyHistogram, Percentiles};

@@ -1,5 +1,6 @@
 //! Listening sockets: accepting new connections and distributing them among the cores.
 
+use leeward_observe::with_host;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
 use std::io;
@@ -15,7 +16,7 @@ const BATCH: usize = 2;
 /// The error of the last address tried, or that the name resolves to no address.
 pub(crate) fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
-    for address in address.to_socket_addrs()? {
+    for address in with_host(address).to_socket_addrs()? {
         match TcpListener::bind(address) {
             Ok(listener) => return Ok(listener),
             Err(error) => last = error,

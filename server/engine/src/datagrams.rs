@@ -6,6 +6,7 @@ use crate::batch::filter;
 use crate::batch::messages::Incoming;
 use leeward_datagram::DatagramSize;
 use leeward_datagram::address_validation::AddressValidation;
+use leeward_observe::with_host;
 use mio::net::UdpSocket;
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, ReceiveTimestampns, RxqOvfl, SndBuf, SndBufForce};
@@ -79,7 +80,7 @@ impl InboundDatagrams {
 /// The system's error.
 pub(crate) fn bind(address: &str, cores: usize) -> io::Result<DatagramSockets> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
-    for address in address.to_socket_addrs()? {
+    for address in with_host(address).to_socket_addrs()? {
         match bind_one(address, cores) {
             Ok(sockets) => return Ok(sockets),
             Err(error) => last = error,

@@ -168,6 +168,9 @@ impl Link {
                 Err(error) => {
                     // The text of a system error has less detail than the connection's error.
                     self.socket_error = error.get_ref().map(ToString::to_string);
+                    if !socket.is_stream() && error.kind() == ErrorKind::ConnectionRefused {
+                        self.socket_error = Some("no server listens there".into());
+                    }
                     return self.disconnect(clock.now(), events);
                 }
             }
@@ -228,6 +231,9 @@ impl Link {
 
     /// Drops the useless socket, which closes it and removes it from the poller.
     fn disconnect(&mut self, now: Time, events: &mut impl FnMut(Time, Event<'_, IssuedRequest>)) {
+        if let Some(lost) = self.socket.as_ref().and_then(Socket::lost) {
+            self.socket_error = Some(lost);
+        }
         // The connection keeps the error.
         let _ = self.connection.on_eof(now, &mut |event| events(now, event));
         self.datagrams = self.datagrams();

@@ -125,6 +125,12 @@ impl Socket {
         datagrams.lost().is_none()
     }
 
+    /// Reason for the end of a session over datagrams, if it has ended.
+    pub(crate) fn lost(&self) -> Option<String> {
+        let Socket::Datagrams(datagrams) = self else { return None };
+        datagrams.lost().map(|error| error.to_string())
+    }
+
     /// Time at which [`Socket::on_timer`] has work to do.
     pub(crate) fn next_timeout(&self) -> Time {
         match self {

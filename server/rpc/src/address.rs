@@ -25,12 +25,14 @@ const PROBE_REQUEST: &[u8] = b"version / HTTP/1.0\r\n\r\n";
 /// Bytes that identify a protocol.
 const ENOUGH: usize = 16;
 
-/// Resolves `HOST:PORT` to at least one address, in the resolver's order.
+/// Resolves `HOST:PORT` to at least one address, in the resolver's order. `:PORT` is on this
+/// machine.
 ///
 /// # Errors
 /// The text is malformed, or the host is unknown.
 pub fn resolve(address: &str) -> io::Result<Vec<SocketAddr>> {
-    let addresses: Vec<SocketAddr> = address.to_socket_addrs()?.collect();
+    let host = if address.starts_with(':') { "localhost" } else { "" };
+    let addresses: Vec<SocketAddr> = format!("{host}{address}").to_socket_addrs()?.collect();
     if addresses.is_empty() { Err(io::Error::new(ErrorKind::NotFound, "no such host")) } else { Ok(addresses) }
 }
 
@@ -164,6 +166,12 @@ mod tests {
     /// An address without a listener.
     fn vacant() -> SocketAddr {
         TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap()
+    }
+
+    #[test]
+    fn a_port_alone_is_on_this_machine() {
+        assert!(resolve(":80").unwrap().iter().all(|found| found.ip().is_loopback() && found.port() == 80));
+        assert!(resolve("80").is_err());
     }
 
     #[test]

@@ -9,6 +9,7 @@ use rustls::crypto::ring;
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// Name that a server's certificate must have.
 pub type ServerName = rustls::pki_types::ServerName<'static>;
@@ -93,7 +94,7 @@ impl ClientTls {
         }
         let setup = Arc::new(setup);
         let to_load = Arc::clone(&setup);
-        Ok(ClientTls { config: ReloadableConfig::open(watched, move || load(&to_load))?, setup, name })
+        Ok(ClientTls { config: ReloadableConfig::open(watched, move |now| load(&to_load, now))?, setup, name })
     }
 
     /// The same configuration, for servers of this name, at every address.
@@ -182,7 +183,8 @@ fn server_name(name: &str) -> Result<ServerName, LoadError> {
     ServerName::try_from(name.to_owned()).map_err(|_| LoadError::Name { name: name.chars().take(100).collect() })
 }
 
-fn load(setup: &ClientSetup) -> Result<ClientConfig, LoadError> {
+/// Loads the files; given a time, refuses a certificate that is not valid then.
+fn load(setup: &ClientSetup, now: Option<SystemTime>) -> Result<ClientConfig, LoadError> {
     let provider = Arc::new(ring::default_provider());
     let path = match &setup.authorities {
         Authorities::File(path) => path.clone(),
@@ -199,7 +201,7 @@ fn load(setup: &ClientSetup) -> Result<ClientConfig, LoadError> {
     let mut config = match &setup.identity {
         None => builder.with_no_client_auth(),
         Some((cert, key)) => builder
-            .with_client_auth_cert(files::certificates(cert)?, files::key(key)?)
+            .with_client_auth_cert(files::chain(cert, now)?.0, files::key(key)?)
             .map_err(|error| files::unusable(cert, key, &error))?,
     };
     config.alpn_protocols.clone_from(&setup.protocols);

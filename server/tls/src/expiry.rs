@@ -1,7 +1,8 @@
-//! Time at which a certificate expires, read from its DER (RFC 5280 §4.1). rustls checks the times
-//! and does not hand them on. Does not check anything.
+//! Times between which a certificate is valid, read from its DER (RFC 5280 §4.1), and what an
+//! operator reads of them. rustls checks the peer's times only, and does not hand them on.
 
 use rustls::pki_types::CertificateDer;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 const SEQUENCE: u8 = 0x30;
@@ -9,8 +10,45 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The time after which the certificate is not valid; `None`: it is malformed.
-pub(crate) fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+/// Time before the expiry of a certificate from which it is warned of.
+const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
+
+/// The times between which a certificate is valid, or all certificates of a chain are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Validity {
+    pub(crate) from: SystemTime,
+    pub(crate) until: SystemTime,
+}
+
+impl Validity {
+    /// The validity of a chain; `None`: a certificate is malformed.
+    pub(crate) fn of_chain(chain: &[CertificateDer<'_>]) -> Option<Validity> {
+        let all: Option<Vec<Validity>> = chain.iter().map(validity).collect();
+        all?.into_iter().reduce(|a, b| Validity { from: a.from.max(b.from), until: a.until.min(b.until) })
+    }
+
+    /// The reason for which the certificate is not valid at `now`.
+    pub(crate) fn problem(&self, now: SystemTime) -> Option<&'static str> {
+        match now {
+            now if now < self.from => Some("is not valid yet"),
+            now if now > self.until => Some("has expired"),
+            _ => None,
+        }
+    }
+
+    /// Warns of the certificate in `file` if it is not valid, or expires soon.
+    pub(crate) fn warning(&self, file: &Path, now: SystemTime) -> Option<String> {
+        let certificate = format!("the certificate in {}", file.display());
+        if let Some(problem) = self.problem(now) {
+            return Some(format!("{certificate} {problem}"));
+        }
+        let left = self.until.duration_since(now).ok().filter(|left| *left < WARN_BEFORE)?;
+        let hours = left.as_secs() / 3_600;
+        Some(format!("{certificate} expires in {} days and {} hours", hours / 24, hours % 24))
+    }
+}
+
+fn validity(certificate: &CertificateDer<'_>) -> Option<Validity> {
     let mut whole: &[u8] = certificate.as_ref();
     let mut outer = expect(&mut whole, SEQUENCE)?;
     let mut fields = expect(&mut outer, SEQUENCE)?;
@@ -21,9 +59,12 @@ pub(crate) fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     for _ in 0..3 {
         element(&mut fields)?;
     }
-    let mut validity = expect(&mut fields, SEQUENCE)?;
-    element(&mut validity)?;
-    let (tag, text) = element(&mut validity)?;
+    let mut times = expect(&mut fields, SEQUENCE)?;
+    Some(Validity { from: read_time(&mut times).unwrap_or(SystemTime::UNIX_EPOCH), until: read_time(&mut times)? })
+}
+
+fn read_time(input: &mut &[u8]) -> Option<SystemTime> {
+    let (tag, text) = element(input)?;
     let text = std::str::from_utf8(text).ok()?;
     match tag {
         UTC_TIME => {
@@ -107,7 +148,9 @@ mod tests {
     }
 
     fn of(bytes: &[u8]) -> Option<u64> {
-        expiry(&CertificateDer::from(bytes)).map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
+        let found = validity(&CertificateDer::from(bytes))?;
+        assert_eq!(found.from.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs(), 1_577_836_800);
+        Some(found.until.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs())
     }
 
     #[test]
@@ -122,8 +165,20 @@ mod tests {
             for byte in 0..=255 {
                 let mut changed = short.clone();
                 changed[at] = byte;
-                let _ = of(&changed);
+                let _ = validity(&CertificateDer::from(&changed[..]));
             }
         }
+    }
+
+    #[test]
+    fn certificates_are_warned_of_before_they_expire() {
+        let day = Duration::from_secs(86_400);
+        let now = SystemTime::UNIX_EPOCH + day * 10_000;
+        let warning = |from, until| Validity { from, until }.warning(Path::new("a.pem"), now);
+        assert_eq!(warning(now, now + day * 15), None);
+        let soon = warning(now, now + day * 3 + Duration::from_secs(7_200));
+        assert_eq!(soon, Some("the certificate in a.pem expires in 3 days and 2 hours".into()));
+        assert!(warning(now, now - day).is_some_and(|text| text.ends_with("has expired")));
+        assert!(warning(now + day, now + day * 90).is_some_and(|text| text.ends_with("is not valid yet")));
     }
 }

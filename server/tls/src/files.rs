@@ -1,5 +1,6 @@
 //! Certificates, keys and authorities in PEM files, and the detection of changed files.
 
+use crate::expiry::Validity;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -77,6 +78,20 @@ pub(crate) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
         return Err(LoadError::Missing { path: path.into(), wanted: "certificate" });
     }
     Ok(found)
+}
+
+/// The certificate chain in a file, and when all of it is valid. Given a time, refuses a chain that
+/// is not valid then.
+pub(crate) fn chain(
+    path: &Path,
+    now: Option<SystemTime>,
+) -> Result<(Vec<CertificateDer<'static>>, Option<Validity>), LoadError> {
+    let chain = certificates(path)?;
+    let validity = Validity::of_chain(&chain);
+    match now.zip(validity).and_then(|(now, validity)| validity.problem(now)) {
+        Some(problem) => Err(LoadError::Unusable { path: path.into(), reason: format!("the certificate {problem}") }),
+        None => Ok((chain, validity)),
+    }
 }
 
 /// The private key in a file.

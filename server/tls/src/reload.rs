@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Interval of the file check.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
@@ -17,7 +17,8 @@ const MESSAGES_MAX: usize = 16;
 pub(crate) struct ReloadableConfig<C> {
     current: RwLock<Arc<C>>,
     watched: Mutex<WatchedFiles>,
-    load: Box<dyn Fn() -> Result<C, LoadError> + Send + Sync>,
+    /// Loads the files. Given a time, it refuses certificates that are not valid then.
+    load: Box<dyn Fn(Option<SystemTime>) -> Result<C, LoadError> + Send + Sync>,
     reloads: AtomicU64,
     /// Error of the newest files, if they are unusable.
     last_error: Mutex<Option<String>>,
@@ -33,10 +34,11 @@ impl<C: Send + Sync + 'static> ReloadableConfig<C> {
     /// an owner.
     pub(crate) fn open(
         files: Vec<PathBuf>,
-        load: impl Fn() -> Result<C, LoadError> + Send + Sync + 'static,
+        load: impl Fn(Option<SystemTime>) -> Result<C, LoadError> + Send + Sync + 'static,
     ) -> Result<Arc<Self>, LoadError> {
         let watched = Mutex::new(WatchedFiles::new(files));
-        let current = RwLock::new(Arc::new(load()?));
+        // At the start there is no better certificate than an expired one.
+        let current = RwLock::new(Arc::new(load(None)?));
         let (reloads, last_failure, queue) = (AtomicU64::new(0), Mutex::new(None), Mutex::new(Vec::new()));
         let config = Arc::new(ReloadableConfig {
             current,
@@ -75,7 +77,7 @@ impl<C: Send + Sync + 'static> ReloadableConfig<C> {
     }
 
     fn load_files(&self) -> Result<(), LoadError> {
-        match (self.load)() {
+        match (self.load)(Some(SystemTime::now())) {
             Ok(new) => {
                 *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(new);
                 self.reloads.fetch_add(1, Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use crate::certificates::Certificates;
 use crate::error::{Side, TlsError};
-use crate::expiry::expiry;
+use crate::expiry::Validity;
 use crate::files::{self, LoadError};
 use crate::reload::ReloadableConfig;
 use crate::session::Session;
@@ -11,8 +11,8 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::sign::CertifiedKey;
 use rustls::{ServerConfig, ServerConnection};
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::SystemTime;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 /// Files of a server, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,15 +70,20 @@ impl ServerSetup {
 /// A loaded configuration.
 struct Loaded {
     config: Arc<ServerConfig>,
-    /// The first expiry in each chain, in the order of the certificates.
-    expiries: Vec<Option<SystemTime>>,
+    /// The validity of each chain, in the order of the certificates.
+    validities: Vec<Option<Validity>>,
 }
+
+/// Interval of the warnings about certificates that expire.
+const WARN_INTERVAL: Duration = Duration::from_secs(86_400);
 
 /// TLS configuration of a server. Clones share it.
 #[derive(Clone)]
 pub struct ServerTls {
     config: Arc<ReloadableConfig<Loaded>>,
     setup: Arc<ServerSetup>,
+    /// Time of the last warning about certificates that expire.
+    warned: Arc<Mutex<Option<SystemTime>>>,
 }
 
 impl ServerTls {
@@ -108,7 +113,8 @@ impl ServerTls {
         let watched = own.chain(setup.clients.authorities()).cloned().collect();
         let setup = Arc::new(setup);
         let to_load = Arc::clone(&setup);
-        Ok(ServerTls { config: ReloadableConfig::open(watched, move || load(&to_load))?, setup })
+        let config = ReloadableConfig::open(watched, move |now| load(&to_load, now))?;
+        Ok(ServerTls { config, setup, warned: Arc::default() })
     }
 
     /// Begins a session with a new connection's client.
@@ -134,7 +140,8 @@ impl ServerTls {
     /// read from the certificate.
     pub fn expiries(&self) -> Vec<(PathBuf, Option<SystemTime>)> {
         let files = self.setup.certificates.iter().map(|(cert, _)| cert.clone());
-        files.zip(self.config.current().expiries.iter().copied()).collect()
+        let loaded = self.config.current();
+        files.zip(loaded.validities.iter().map(|validity| validity.map(|validity| validity.until))).collect()
     }
 
     /// Whether clients need a certificate.
@@ -166,9 +173,27 @@ impl ServerTls {
         self.config.last_error()
     }
 
-    /// Takes the messages about changed files since the last call.
+    /// Takes the messages about changed files since the last call. Once a day they warn of
+    /// certificates that are not valid or expire soon.
     pub fn take_messages(&self) -> Vec<String> {
-        self.config.take_messages()
+        let mut messages = self.config.take_messages();
+        messages.extend(self.expiring(SystemTime::now()));
+        messages
+    }
+
+    fn expiring(&self, now: SystemTime) -> Vec<String> {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_some_and(|last| now.duration_since(last).unwrap_or_default() < WARN_INTERVAL) {
+            return Vec::new();
+        }
+        let loaded = self.config.current();
+        let certificates = self.setup.certificates.iter().zip(&loaded.validities);
+        let warnings: Vec<String> =
+            certificates.filter_map(|((cert, _), validity)| validity.as_ref()?.warning(cert, now)).collect();
+        if !warnings.is_empty() {
+            *warned = Some(now);
+        }
+        warnings
     }
 }
 
@@ -178,13 +203,13 @@ impl std::fmt::Debug for ServerTls {
     }
 }
 
-fn load(setup: &ServerSetup) -> Result<Loaded, LoadError> {
+/// Loads the files; given a time, refuses certificates that are not valid then.
+fn load(setup: &ServerSetup, now: Option<SystemTime>) -> Result<Loaded, LoadError> {
     let provider = Arc::new(ring::default_provider());
-    let (mut keys, mut expiries) = (Vec::new(), Vec::new());
+    let (mut keys, mut validities) = (Vec::new(), Vec::new());
     for (cert, key) in &setup.certificates {
-        let chain = files::certificates(cert)?;
-        let all: Option<Vec<_>> = chain.iter().map(expiry).collect();
-        expiries.push(all.and_then(|all| all.into_iter().min()));
+        let (chain, validity) = files::chain(cert, now)?;
+        validities.push(validity);
         let own = CertifiedKey::from_der(chain, files::key(key)?, &provider);
         keys.push(Arc::new(own.map_err(|error| files::unusable(cert, key, &error))?));
     }
@@ -219,5 +244,5 @@ fn load(setup: &ServerSetup) -> Result<Loaded, LoadError> {
         config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
-    Ok(Loaded { config: Arc::new(config), expiries })
+    Ok(Loaded { config: Arc::new(config), validities })
 }

@@ -170,7 +170,7 @@ impl Display for RouterRequests {
 impl Requests for RouterRequests {
     fn prepare(&self, server: &Target<'_>) -> Result<Option<Arc<dyn RequestGenerator>>, PrepareError> {
         let pairs = Pairs::new(self.workload);
-        store_all(server, &pairs, self.name, |number, length, argument| {
+        store_all(server, &pairs, |number, length, argument| {
             Pair { key: pairs.key(number), value: &[] }.append(argument);
             argument.resize(argument.len() + length, 0);
         })?;

@@ -3,19 +3,17 @@
 
 use std::time::Duration;
 
-use leeward_core::units::{Nanos, Rate};
+use leeward_core::units::Rate;
 use leeward_rpc::client::Client;
 use leeward_rpc::statistics::Statistics;
 use leeward_services::definition::Target;
 
+use super::served;
 use crate::commands::statistics_source;
 use crate::interrupt::Interrupt;
 
 /// Active clients per core: the second one's request arrives while the first one's is executed.
 const CLIENTS_PER_CORE: u64 = 2;
-/// Longest wait for the server's counters. Without them the closed loop's throughput is the
-/// capacity.
-const TIMEOUT: Nanos = Nanos::from_secs(5);
 
 /// A server's counters before the closed loop, and the client that reads them again.
 pub(super) struct CapacityMeter<'a> {
@@ -25,11 +23,10 @@ pub(super) struct CapacityMeter<'a> {
 }
 
 impl<'a> CapacityMeter<'a> {
-    /// Reads the counters of the server at its TCP address. `None` if it does not send them.
+    /// Reads the counters of the server at its TCP address. `None` if it does not send them: then
+    /// the closed loop's throughput is the capacity.
     pub(super) fn start(server: &Target<'_>, interrupt: &'a Interrupt) -> Option<CapacityMeter<'a>> {
-        let client = Client::builder().replica(server.address.to_string()).retries(0, 0).timeout(TIMEOUT);
-        let client = client.encryption(server.encryption.cloned().unwrap_or_default()).build().ok()?;
-        let before = statistics_source::call(&client, interrupt, || {}).ok()?;
+        let (client, before) = served::statistics(server, interrupt)?;
         Some(CapacityMeter { client, interrupt, before })
     }
 

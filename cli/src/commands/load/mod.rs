@@ -1,12 +1,14 @@
 //! `leeward load`: sends requests to a server and reports the result of each.
 //!
 //! - `report`: the report as text. `problems`: reasons to doubt the report, which come first and
-//!   set the exit code. `capacity`: the server's capacity. `http`: HTTP services.
+//!   set the exit code. `capacity`: the server's capacity. `served`: the service that it runs.
+//!   `http`: HTTP services.
 
 mod capacity;
 mod http;
 mod problems;
 mod report;
+mod served;
 
 use anyhow::{Context, anyhow};
 use clap::builder::ArgPredicate;
@@ -91,9 +93,9 @@ pub(crate) struct LoadArgs {
     /// service have an argument of their own
     #[arg(long, value_name = "N", default_value_t = PAYLOAD, value_parser = clap::value_parser!(u32).range(8..=16_777_216))]
     pub(crate) payload: u32,
-    /// Time that a request may spend in queues, from its due time on, at the client too. The
-    /// request carries the rest of it, and the server's locks reject a request that would exceed
-    /// it. By default the server's own budget applies
+    /// Time that a request may spend waiting, from its due time on: at the client for a credit, or
+    /// for a connection with --http; and at the server's locks, which reject a request that would
+    /// exceed the rest of it. By default the server's own budget applies
     #[arg(long, value_name = "SPAN")]
     pub(crate) budget: Option<String>,
     /// Time from the due time after which a request is given up: it counts as timed out. By default
@@ -144,6 +146,9 @@ with fewer connections while the service rejects requests.
 With --http and --grpc, 429, 503, RESOURCE_EXHAUSTED and UNAVAILABLE count as dropped, other errors as failed
 (docs/http-load.md). A request that has waited for a connection for --timeout or --budget ends at the client.
 
+`measured` in the JSON counts requests by their due time and results by their end: these sums differ by the requests in
+flight at the end of the measurement less those at its start.
+
 Exit codes: 0 measured; 1 no server listens, another protocol answers, a connection failed, or no request was answered; 2 a
 bad value; 3 the load generator was too late to measure: more than 1 request in 100 was late by more than the objective.
 The report is printed in any case, and begins with its problems.";
@@ -188,7 +193,9 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
         // Some services make a quarter of a gigabyte of data for their clients, or fill a store.
         let steps = Spinner::new("load");
         steps.show("preparing the requests");
-        requests.prepare(&server).map_err(|error| prepare_failure(error, &server))?
+        // Until the run begins, a signal ends the program at once.
+        let served = || served::service(&server, &Interrupt::without_handler());
+        requests.prepare(&server).map_err(|error| prepare_failure(error, &server, &args.service, served))?
     };
     let config = LoadConfig {
         budget,
@@ -230,7 +237,8 @@ pub(crate) fn load(args: &LoadArgs) -> Result<(), Failure> {
             (Some((ratio, capacity.0)), scaled.results)
         }
     };
-    let doubts = problems::find(&recording.report, &args.service);
+    let served = || near.and_then(|_| served::service(&server, &interrupt));
+    let doubts = problems::find(&recording.report, &args.service, served);
     print_results(args, &recording, capacity, doubts, "")
 }
 
@@ -359,12 +367,23 @@ fn json(report: &LoadReport, capacity: Option<(f64, f64)>) -> Result<String, Fai
     serde_json::to_string(&value).context("the report").map_err(Failure::Runtime)
 }
 
-/// Failure to prepare the server; names the protocol that the server speaks if it is not the
-/// expected one.
-fn prepare_failure(error: PrepareError, server: &Target<'_>) -> Failure {
+/// Failure to prepare the server; names its protocol, or its service, if it is not the expected
+/// one.
+fn prepare_failure(
+    error: PrepareError,
+    server: &Target<'_>,
+    service: &str,
+    served: impl Fn() -> Option<String>,
+) -> Failure {
     let expected = if server.encryption.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
     match error {
-        PrepareError::Server { address, .. } => peer::failure(anyhow!(error), address, expected),
+        PrepareError::Server { address, .. } => match served() {
+            Some(served) => {
+                let text = [Some(error.to_string()), problems::other_service(service, Some(&served))];
+                Failure::Runtime(anyhow!(text.into_iter().flatten().collect::<Vec<_>>().join("; ")))
+            }
+            None => peer::failure(anyhow!(error), address, expected),
+        },
         _ => service::failure(error),
     }
 }

@@ -47,33 +47,50 @@ impl fmt::Display for MeasurementProblem {
     }
 }
 
-/// Reasons to doubt `report`, the most serious first; `service` is the requested service.
-pub(super) fn find(report: &LoadReport, service: &str) -> Vec<MeasurementProblem> {
+/// Says which service the load needs, unless the server runs it. `served` is the service that the
+/// server runs, if it tells.
+pub(super) fn other_service(requested: &str, served: Option<&str>) -> Option<String> {
+    let named = Catalogue::builtin().find_by_requests(requested).map_or("synthetic", |case| case.name());
+    let has_leaves = ServiceTier::is_known(named) || named == "tier";
+    let needed = match (served == Some(named), has_leaves) {
+        (true, false) => return None,
+        (true, true) => "all of its leaves".into(),
+        (false, true) => format!("`leeward serve --service {named}`, and all of its leaves"),
+        (false, false) => format!("`leeward serve --service {named}`"),
+    };
+    let other = served.filter(|served| *served != named).map(|served| format!("; the server runs {served}"));
+    Some(format!("this load needs {needed}{}", other.unwrap_or_default()))
+}
+
+/// Reasons to doubt `report`, the most serious first; `service` is the requested service, `served`
+/// finds out which one the server runs.
+pub(super) fn find(report: &LoadReport, service: &str, served: impl Fn() -> Option<String>) -> Vec<MeasurementProblem> {
     let mut doubts = Vec::new();
     let (connections, totals, measured) = (&report.connections, &report.totals, &report.measured);
     let reasons = connections.reasons.keys().filter(|reason| !reason.is_empty());
     let reasons = reasons.map(|reason| format!(": {reason}")).next().unwrap_or_default();
     if report.ending == RunEndReason::Disconnected {
         let after = format_us(Nanos(report.duration_ns).as_micros_f64());
-        doubts.push(MeasurementProblem::Failed(format!("the server closed all connections after {after}{reasons}")));
+        doubts.push(MeasurementProblem::Failed(format!("all connections were lost after {after}{reasons}")));
     } else if connections.lost > 0 {
         let (lost, opened) = (connections.lost, connections.opened);
         doubts.push(MeasurementProblem::Failed(format!("{lost} of {opened} connections were lost{reasons}")));
     }
     if totals.completed == 0 && totals.failed > 0 {
         let codes: Vec<String> = report.failures.iter().map(|(code, count)| format!("{code} {count}")).collect();
-        let named = Catalogue::builtin().find_by_requests(service).map_or("synthetic", |case| case.name());
-        let said = match report.failure_message.as_str() {
-            "" => String::new(),
-            // The server's words go to a terminal.
-            message => format!("the server says `{}`; ", message.escape_debug()),
-        };
+        // The server's words go to a terminal.
+        let said = Some(report.failure_message.as_str()).filter(|message| !message.is_empty());
+        let said = said.map(|message| format!("the server says `{}`", message.escape_debug()));
+        let causes: Vec<String> = said.into_iter().chain(other_service(service, served().as_deref())).collect();
+        let colon = if causes.is_empty() { "" } else { ": " };
         doubts.push(MeasurementProblem::Failed(format!(
-            "every answer was a failure ({}): {said}this load needs `leeward serve --service {named}`{}",
+            "every answer was a failure ({}){colon}{}",
             codes.join(", "),
-            if ServiceTier::is_known(named) || named == "tier" { ", and all of its leaves" } else { "" }
+            causes.join("; ")
         )));
-    } else if totals.unfinished > 0 && totals.completed + totals.timed_out + totals.dropped == 0 {
+    } else if totals.timed_out > 0 && totals.completed + totals.dropped == 0 {
+        doubts.push(MeasurementProblem::Failed("no request was answered within --timeout".into()));
+    } else if totals.unfinished > 0 && totals.completed + totals.dropped == 0 {
         doubts.push(MeasurementProblem::Failed("the server answered nothing".into()));
     } else if totals.offered > 0 && totals.too_long == totals.offered {
         let why = "every request is longer than the server accepts, or than a datagram";

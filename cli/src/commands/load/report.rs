@@ -8,6 +8,12 @@ use super::problems::MeasurementProblem;
 use crate::demo::format::{format_us, rate};
 use crate::table::{WIDTH, wrap};
 
+/// Columns in front of a line's values.
+pub(super) const INDENT: usize = 23;
+/// Growth of the requests in flight that is worth a line, as a part of the requests due: rates of
+/// answers are lower by this part than the rate of requests.
+const GROWTH_MIN: f64 = 0.05;
+
 /// Formats the report. `capacity` is the ratio and the capacity, where the demand was a multiple of
 /// it.
 pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[MeasurementProblem]) -> String {
@@ -55,9 +61,13 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
             totals.too_long
         );
     }
+    if totals.timed_out > 0 {
+        text += &format!("timed out              {} in all\n", totals.timed_out);
+    }
     if totals.unfinished > 0 {
         text += &format!("unanswered             {} at the end of the wait for the last answers\n", totals.unfinished);
     }
+    text += &growth(report);
     if report.retransmitted + report.duplicates > 0 {
         text += &format!(
             "datagrams              {} retransmitted, {} duplicates\n",
@@ -80,4 +90,65 @@ pub(super) fn text(report: &LoadReport, capacity: Option<(f64, f64)>, doubts: &[
         report.connections.lost,
     );
     text
+}
+
+/// Says that more requests were in flight at the end of the measurement than at its start, if
+/// goodput and throughput are much lower for that.
+fn growth(report: &LoadReport) -> String {
+    let measured = &report.measured;
+    let grown = measured.offered.saturating_sub(measured.total());
+    let is_much = grown as f64 > GROWTH_MIN * measured.offered as f64;
+    // With a longer warm-up only an overload without control makes them grow; the latency shows it.
+    if !is_much || report.latency.p50.0 <= report.warmup_ns {
+        return String::new();
+    }
+    let text = format!(
+        "{grown} more at the end of the measurement than at its start, of {} due: goodput and answers per second are \
+         without these. The latency exceeds the warm-up of {}: set a longer --warmup, unless the server is overloaded",
+        measured.offered,
+        Nanos(report.warmup_ns),
+    );
+    format!("{:<INDENT$}{}\n", "in flight", wrap(&text, INDENT, WIDTH).trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_core::units::Time;
+    use leeward_load::{Recorder, RecorderConfig, RunEnd};
+
+    /// Report on 100 requests per second for two seconds, each answered after half a second.
+    fn report(warmup: Nanos, timeout: Option<Nanos>) -> String {
+        let config = RecorderConfig {
+            slo: Nanos::from_secs(1),
+            timeout,
+            late_after: Nanos::from_millis(1),
+            warmup,
+            duration: Nanos::from_secs(2),
+            window: None,
+            fine_window: None,
+        };
+        let (mut recorder, latency) = (Recorder::new(&config), Nanos::from_millis(500));
+        for number in 0..200 {
+            let due = Time(number * 10_000_000);
+            recorder.record_issue(due, due);
+            recorder.record_completion(due + latency, due, latency, None);
+        }
+        let results = recorder.finish(&RunEnd { ending: RunEndReason::Finished, planned: 200 });
+        text(&results.report, None, &[])
+    }
+
+    #[test]
+    fn a_latency_beyond_the_warmup_is_reported() {
+        let text = report(Nanos::from_millis(200), None).replace(['\n', ' '], "");
+        assert!(text.contains("inflight30moreattheendofthemeasurementthanatitsstart,of180due"), "{text}");
+        assert!(!report(Nanos::from_millis(600), None).contains("in flight"));
+    }
+
+    #[test]
+    fn timed_out_requests_have_a_line() {
+        let text = report(Nanos::from_millis(200), Some(Nanos::from_millis(100)));
+        assert!(text.contains("timed out              200 in all\n"), "{text}");
+        assert!(!report(Nanos::from_millis(200), None).contains("timed out"));
+    }
 }

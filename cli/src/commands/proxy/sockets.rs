@@ -6,6 +6,7 @@ use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context, anyhow};
+use leeward_observe::with_host;
 use leeward_proxy::BoundListener;
 
 use super::failure;
@@ -98,7 +99,6 @@ fn choose<T>(
 }
 
 fn bind_admin(address: &str) -> Result<TcpListener, Failure> {
-    let full = if address.starts_with(':') { format!("0.0.0.0{address}") } else { address.into() };
     let refused = |error| Failure::Input(anyhow!("--admin: can't listen on {}: {error}", stdout::sanitize(address)));
-    TcpListener::bind(full).map_err(refused)
+    TcpListener::bind(&*with_host(address)).map_err(refused)
 }

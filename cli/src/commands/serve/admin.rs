@@ -4,6 +4,7 @@ use std::net::TcpListener;
 
 use anyhow::{Context, anyhow};
 use leeward_admin::{Admin, Sources};
+use leeward_observe::with_host;
 use leeward_rpc::server::Server;
 use leeward_rpc::tls::ServerTls;
 use leeward_services::backend::Port;
@@ -27,7 +28,7 @@ impl AdminListener {
     pub(super) fn bind(address: &str) -> Result<Self, Failure> {
         let refused =
             |error| Failure::Input(anyhow!("--admin: can't listen on {}: {error}", stdout::sanitize(address)));
-        TcpListener::bind(address).map(AdminListener).map_err(refused)
+        TcpListener::bind(&*with_host(address)).map(AdminListener).map_err(refused)
     }
 
     /// Serves the state of `sources` from now on. `config` has the settings in the syntax of a

@@ -8,6 +8,7 @@
 //! - `otlp`: metrics export. `shadow`: shadow mode and partial enforcement.
 //! - `tls`: certificates and keys; `tenants`:
 //!   tenants of certificates.
+//! - `unused`: flags without effect.
 //! - `wake_latency`: check that idle cores wake in time for the objective.
 
 mod admin;
@@ -21,6 +22,7 @@ mod shadow;
 mod tenants;
 mod threading;
 mod tls;
+mod unused;
 mod wake_latency;
 
 use anyhow::{Context, anyhow};
@@ -94,6 +96,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         None => builder,
     };
     let destination = otlp::endpoint(args)?;
+    unused::check_dependencies(args)?;
     let allocator = Allocator::from_args(args)?;
     let builder = match &allocator {
         Some(allocator) => allocator.apply(builder),
@@ -118,6 +121,8 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let mut builder = builder.connection_limit(connections(args) as usize);
     let mut warnings = args.service.unused_warnings();
     warnings.extend(args::repeated_cpu(&args.cpus));
+    warnings.extend(unused::unused_cpus(args));
+    warnings.extend(unused::idle_allocator(args));
     warnings.extend(threading::unused_cores(args));
     warnings.extend(threading::oversubscription(args));
     warnings.iter().for_each(|warning| _ = writeln!(std::io::stderr(), "warning: {warning}"));

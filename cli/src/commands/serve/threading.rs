@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Policy that keeps its setup.
 const STATIC: &str = "static";
 /// Flag and key of the setup, or of the curves.
-const THREADING: &str = "threading";
+pub(super) const THREADING: &str = "threading";
 
 /// Loads the policy if `--threading` names a file of curves. The flag then gets the initial setup
 /// as its value.

@@ -1,5 +1,6 @@
 //! The address of a listener, and the paths of Unix sockets. Does not contain sockets.
 
+use leeward_observe::with_host;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
@@ -23,11 +24,6 @@ pub(crate) fn socket_path(text: &str) -> Result<PathBuf, String> {
         return Err(format!("the path of a Unix socket has at most {PATH_MAX} bytes"));
     }
     Ok(text.into())
-}
-
-/// `:8080` means all addresses of this machine.
-pub(crate) fn with_host(address: &str) -> String {
-    if address.starts_with(':') { format!("0.0.0.0{address}") } else { address.into() }
 }
 
 /// The address that a proxy listens on.

@@ -1,9 +1,10 @@
 //! Listeners of TCP and Unix. Does not contain what becomes of a connection.
 
-use super::address::{LocalAddress, UNIX, with_host};
+use super::address::{LocalAddress, UNIX};
 use super::socket::{Detached, Socket};
 use super::socket_file::SocketFile;
 use crate::error::ProxyError;
+use leeward_observe::with_host;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -51,7 +52,7 @@ impl BoundListener {
                     let (file, listener) = SocketFile::listen(Path::new(path))?;
                     Bound::Unix(Some(file), listener)
                 }
-                None => Bound::Tcp(std::net::TcpListener::bind(with_host(text))?),
+                None => Bound::Tcp(std::net::TcpListener::bind(&*with_host(text))?),
             };
             let listener = BoundListener(bound);
             rustix::net::listen(&listener, BACKLOG)?;

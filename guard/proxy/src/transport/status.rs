@@ -4,15 +4,10 @@
 use super::accept::Acceptor;
 use super::counts::{Counts, Results};
 use leeward_host::sync::{Mutex, lock};
-use leeward_observe::unix_ns;
 use leeward_tls::{ClientTls, LoadError, ServerTls};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
-
-/// Time before the expiry of a certificate from which it is warned of, once a day.
-const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// The certificates and handshakes of a proxy. Clones are the same.
 #[derive(Clone, Debug)]
@@ -24,8 +19,6 @@ struct Inner {
     certificates: Mutex<(Option<ServerTls>, Option<ClientTls>)>,
     acceptor: Arc<Acceptor>,
     counts: Arc<Counts>,
-    /// Time of the last warning about certificates that expire.
-    warned: Mutex<Option<Duration>>,
 }
 
 impl TransportStatus {
@@ -35,12 +28,7 @@ impl TransportStatus {
         acceptor: Arc<Acceptor>,
         counts: Arc<Counts>,
     ) -> Self {
-        TransportStatus(Arc::new(Inner {
-            certificates: Mutex::new((server, client)),
-            acceptor,
-            counts,
-            warned: Mutex::new(None),
-        }))
+        TransportStatus(Arc::new(Inner { certificates: Mutex::new((server, client)), acceptor, counts }))
     }
 
     /// Uses other certificates from now on.
@@ -75,21 +63,7 @@ impl TransportStatus {
         let of_client = client.as_ref().map(ClientTls::take_messages).unwrap_or_default();
         let mut messages: Vec<String> = of_server.into_iter().map(|message| format!("tls: {message}")).collect();
         messages.extend(of_client.into_iter().map(|message| format!("backend-tls: {message}")));
-        messages.extend(self.expiring(Duration::from_nanos(unix_ns())));
         messages
-    }
-
-    /// Warnings about certificates that expire, once a day.
-    fn expiring(&self, now: Duration) -> Vec<String> {
-        let mut warned = lock(&self.0.warned);
-        if warned.is_some_and(|last| now.saturating_sub(last) < DAY) {
-            return Vec::new();
-        }
-        let warnings: Vec<String> = self.expiries().filter_map(|(file, expiry)| warning(&file, expiry, now)).collect();
-        if !warnings.is_empty() {
-            *warned = Some(now);
-        }
-        warnings
     }
 
     /// Certificates for clients, each with the time since 1970 of its expiry.
@@ -130,17 +104,6 @@ impl TransportStatus {
     }
 }
 
-fn warning(file: &str, expiry: Duration, now: Duration) -> Option<String> {
-    match expiry.checked_sub(now) {
-        None => Some(format!("tls: the certificate in {file} has expired")),
-        Some(left) if left < WARN_BEFORE => {
-            let hours = left.as_secs() / 3_600;
-            Some(format!("tls: the certificate in {file} expires in {} days and {} hours", hours / 24, hours % 24))
-        }
-        Some(_) => None,
-    }
-}
-
 /// Metrics of files that are reloaded.
 fn files(text: &mut String, of: &str, reloads: u64, has_failed: bool) {
     let (name, help) = (format!("{of}_reloads_total"), "Times that changed files were loaded.");
@@ -172,15 +135,6 @@ fn label(name: &str, value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn certificates_are_warned_of_before_they_expire() {
-        let now = Duration::from_secs(1_000_000_000);
-        assert_eq!(warning("a.pem", now + DAY * 15, now), None);
-        let soon = warning("a.pem", now + DAY * 3 + Duration::from_secs(7_200), now);
-        assert_eq!(soon, Some("tls: the certificate in a.pem expires in 3 days and 2 hours".into()));
-        assert!(warning("a.pem", now - DAY, now).is_some_and(|text| text.ends_with("has expired")));
-    }
 
     #[test]
     fn labels_are_escaped() {

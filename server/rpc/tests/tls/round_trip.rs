@@ -146,6 +146,16 @@ fn a_reload_accepts_new_files_and_ignores_broken_ones() {
     let meanwhile = client(&server, Some(old.client(None)));
     assert_eq!(ask(&meanwhile, b"meanwhile").unwrap(), b"meanwhile");
 
+    let (expired_cert, expired_key) = old.issue("expired", vec![dns("localhost")], Validity::LongAgo);
+    fs::copy(&expired_cert, &cert).unwrap();
+    fs::copy(&expired_key, &key).unwrap();
+    until(|| {
+        tls.check_files();
+        tls.last_error().is_some_and(|error| error.contains("the certificate has expired"))
+    });
+    let meanwhile = client(&server, Some(old.client(None)));
+    assert_eq!(ask(&meanwhile, b"not expired").unwrap(), b"not expired");
+
     let (other_cert, other_key) = new.localhost();
     fs::copy(other_cert, &cert).unwrap();
     fs::copy(other_key, &key).unwrap();
@@ -159,4 +169,10 @@ fn a_reload_accepts_new_files_and_ignores_broken_ones() {
     let statistics = server.statistics().tls.unwrap();
     assert_eq!((statistics.renewed, statistics.trouble), (1, None));
     server.stop().unwrap();
+
+    // At the start there is nothing better: it is used, with a warning.
+    let expired = ServerFiles { cert: expired_cert, key: expired_key, client_ca: None };
+    let tls = ServerTls::open(expired).unwrap();
+    assert!(tls.take_messages().pop().unwrap().ends_with("expired.pem has expired"));
+    assert!(tls.take_messages().is_empty());
 }

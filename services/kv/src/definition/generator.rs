@@ -124,10 +124,10 @@ const FILL_THREADS: usize = 12;
 /// The server does not answer, is not a key-value service, or keeps rejecting.
 pub(super) fn fill_server(server: &Target<'_>, pairs: &Pairs) -> Result<(), PrepareError> {
     let write = |number, length, payload: &mut Vec<u8>| self::set(pairs, number, length, 0, payload);
-    store_all(server, pairs, "kv", write)
+    store_all(server, pairs, write)
 }
 
-/// Stores all pairs at a running server of `service`.
+/// Stores all pairs at a running server.
 ///
 /// `set` writes the argument of the service's [`SET`] for a pair's number and value length.
 ///
@@ -136,11 +136,10 @@ pub(super) fn fill_server(server: &Target<'_>, pairs: &Pairs) -> Result<(), Prep
 pub fn store_all(
     server: &Target<'_>,
     pairs: &Pairs,
-    service: &'static str,
     set: impl Fn(u32, usize, &mut Vec<u8>) + Sync,
 ) -> Result<(), PrepareError> {
     let address = server.address;
-    let fail = |reason| PrepareError::Server { step: "filling", address, reason, service };
+    let fail = |reason| PrepareError::Server { step: "filling", address, reason };
     let client = server.client().map_err(fail)?;
     let next = AtomicU32::new(0);
     let filling = || -> Result<(), String> {

@@ -20,9 +20,9 @@ pub(super) fn first_tokens<const N: usize>(line: &[u8]) -> ([&[u8]; N], usize) {
     (all, count)
 }
 
-/// Length of the longest data block of any command, in bytes. memcached's limit reserves the line
-/// end.
-pub(super) const LENGTH_MAX: usize = i32::MAX as usize - 2;
+/// Greatest length of a data block, in bytes, whose block is skipped if it is too long. memcached's
+/// limit reserves the line end.
+const LENGTH_MAX: usize = i32::MAX as usize - 2;
 
 /// Parses a client's number of seconds; `None` beyond 32 bits.
 ///
@@ -31,9 +31,9 @@ pub(super) fn seconds(token: &[u8]) -> Option<i64> {
     signed(token).filter(|seconds| i32::try_from(*seconds).is_ok())
 }
 
-/// Parses the length of a data block, however long. memcached wraps it to 32 bits.
+/// Parses the length of a data block, cut to 32 bits as memcached cuts it; `None` beyond its limit.
 pub(super) fn length(token: &[u8]) -> Option<usize> {
-    usize::try_from(signed(token)?).ok()
+    usize::try_from(signed(token)? as i32).ok().filter(|length| *length <= LENGTH_MAX)
 }
 
 /// Returns whether a command of this name exists.
@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn number_tokens_are_bounded() {
-        assert_eq!((length(b"5"), length(b"-1"), length(b"4294967296")), (Some(5), None, Some(1 << 32)));
+        assert_eq!((length(b"5"), length(b"-1"), length(b"4294967296")), (Some(5), None, Some(0)));
+        assert_eq!((length(b"2147483645"), length(b"2147483646")), (Some(LENGTH_MAX), None));
         for number in [0, 9, 10, u64::MAX] {
             let mut text = Vec::new();
             push_number(number, &mut text);

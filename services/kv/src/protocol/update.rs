@@ -3,7 +3,7 @@
 
 use super::flags::{Flags, LONG_OPAQUE, META_TOKENS_MAX, TOO_MANY_FLAGS, mode};
 use super::replies::{BAD_FORMAT, ERROR};
-use super::tokens::{LENGTH_MAX, first_tokens, is_key, length, signed, tokens, unsigned};
+use super::tokens::{first_tokens, is_key, length, signed, tokens, unsigned};
 use crate::store::Mode;
 
 /// The line of a command with a data block.
@@ -56,7 +56,7 @@ pub(super) fn update(line: &[u8]) -> Option<Result<Update<'_>, UpdateError>> {
     // memcached truncates these numbers, so its clients send the data block. Running the block as
     // commands would be worse.
     match (client_flags.try_into(), exptime.try_into()) {
-        (Ok(client_flags), Ok(exptime)) if length <= LENGTH_MAX => {
+        (Ok(client_flags), Ok(exptime)) => {
             Some(Ok(Update { key, client_flags, exptime, length, mode, cas, silent, is_meta: false }))
         }
         _ => error(Some(length)),
@@ -92,9 +92,6 @@ fn meta_update(line: &[u8]) -> Result<Update<'_>, UpdateError> {
         return error(TOO_MANY_FLAGS, None);
     }
     let Some(length) = length(count) else { return error(BAD_FORMAT, None) };
-    if length > LENGTH_MAX {
-        return error(BAD_FORMAT, Some(length));
-    }
     let flags = match Flags::read(line, key, 3) {
         Ok(flags) => flags,
         Err(reply) => return error(reply, Some(length)),

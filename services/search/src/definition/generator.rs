@@ -52,7 +52,7 @@ const PAGES_MAX: usize = 10_000;
 /// The server does not answer, is not a search service, or has no word that `mix` accepts.
 pub(super) fn fetch_generator(server: &Target<'_>, mix: QueryMix) -> Result<SearchGenerator, PrepareError> {
     let address = server.address;
-    let fail = |reason| PrepareError::Server { step: "the vocabulary of", address, reason, service: "search" };
+    let fail = |reason| PrepareError::Server { step: "the vocabulary of", address, reason };
     let client = server.client().map_err(fail)?;
     let (mut vocabulary, mut documents) = (Vec::new(), 0);
     for _ in 0..PAGES_MAX {

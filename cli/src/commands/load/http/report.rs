@@ -6,11 +6,9 @@ use std::collections::BTreeMap;
 use leeward_load::LoadReport;
 use leeward_load::report::{ClassReport, RequestCounts};
 
+use super::super::report::INDENT;
 use crate::demo::format::{format_us, rate};
 use crate::table::{WIDTH, wrap};
-
-/// Columns in front of a line's values.
-const INDENT: usize = 23;
 
 /// Formats the lines, each behind a line end.
 pub(super) fn details(report: &LoadReport) -> String {
@@ -23,9 +21,6 @@ pub(super) fn details(report: &LoadReport) -> String {
     };
     add("dropped", &report.drop_reasons);
     add("failed", &report.failures);
-    if report.totals.timed_out > 0 {
-        text += &format!("\n{:<INDENT$}{} in all", "timed out", report.totals.timed_out);
-    }
     if report.connections.reopened > 0 {
         text += &format!("\n{:<INDENT$}{}", "reopened connections", report.connections.reopened);
     }
