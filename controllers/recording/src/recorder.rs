@@ -290,6 +290,10 @@ impl ControlLoop for RecordedLoop {
         self.inner.period()
     }
 
+    fn reaction(&self) -> Nanos {
+        self.inner.reaction()
+    }
+
     fn tick(&mut self, signals: &Signals) {
         let Some(mut pages) = self.log.lock_if_open() else { return self.inner.tick(signals) };
         self.inner.tick(signals);

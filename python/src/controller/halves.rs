@@ -37,6 +37,10 @@ impl ControlLoop for SlowHalf {
         self.object.period
     }
 
+    fn reaction(&self) -> Nanos {
+        self.object.period
+    }
+
     fn tick(&mut self, signals: &Signals) {
         let Some(tick) = &self.object.tick else { return };
         call_python(self.object.slot, |py| {

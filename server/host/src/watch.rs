@@ -167,6 +167,10 @@ impl ControlLoop for WatchedLoop {
         self.control.period()
     }
 
+    fn reaction(&self) -> Nanos {
+        self.control.reaction()
+    }
+
     fn tick(&mut self, signals: &Signals) {
         self.control.tick(signals);
         self.least = self.least.min(signals.delay());

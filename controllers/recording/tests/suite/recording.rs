@@ -291,6 +291,10 @@ impl ControlLoop for CallLog {
         self.note("period");
         Nanos(5)
     }
+    fn reaction(&self) -> Nanos {
+        self.note("reaction");
+        Nanos(6)
+    }
     fn tick(&mut self, _: &Signals) {
         self.note("tick");
     }
@@ -329,13 +333,25 @@ fn every_method_is_forwarded_and_recorded() {
         assert_eq!(core.next_to_wake(0), Some(SessionSlot(3)));
         assert_eq!(core.wake(&mut session, now).custom, 4);
         core.close(&mut session, now);
-        assert_eq!(control.period(), Nanos(5));
+        assert_eq!((control.period(), control.reaction()), (Nanos(5), Nanos(6)));
         control.tick(&Signals::idle(now));
         control.on_core_grant(&CoreGrant { now, granted: 1, total: 2 });
         control.set_downstream(&Downstream::new(3, 1.0));
         assert_eq!(control.gauges().in_flight, Some(6));
     };
-    let fast = ["open", "request", "execute", "reply", "demand", "next to wake", "wake", "close", "period", "tick"];
+    let fast = [
+        "open",
+        "request",
+        "execute",
+        "reply",
+        "demand",
+        "next to wake",
+        "wake",
+        "close",
+        "period",
+        "reaction",
+        "tick",
+    ];
     all(&mut halves);
     // The entry of a tick or a grant has the state after it.
     let slow = ["gauges", "cores granted", "gauges", "downstream", "gauges", "gauges"];

@@ -34,8 +34,8 @@ const COLLAPSED: f64 = 0.1;
 
 /// Reactions of the controller before a collapsed goodput can have settled.
 const REACTIONS: u64 = 5;
-/// Ends of requests beyond the requests offered, as a share of these, from which on a backlog drains;
-/// and in standard deviations of a count.
+/// Ends of requests beyond the requests offered, as a share of these, from which on a backlog
+/// drains; and in standard deviations of a count.
 const DRAINING: f64 = 0.02;
 const DRAINING_DEVIATIONS: f64 = 4.0;
 
@@ -225,7 +225,7 @@ impl Settling {
         self.reaction = self.reaction.max(reaction);
     }
 
-    /// Whether a run with these windows, which has come to `now`, may change without any sign of it.
+    /// Whether a run with these windows may change after `now` without any sign of it.
     fn may_change(&self, now: Time, samples: &[WindowSample]) -> bool {
         has_collapsed(samples) && now.since(Time::ZERO) < self.reaction * REACTIONS || drains(samples)
     }

@@ -30,7 +30,7 @@ fn check(cores: u32, service: &ServiceTime, loads: &[(f64, f64)], expected_us: i
     }
 }
 
-/// A request of M/M/1 waits longer than `t` with the probability load × exp(−(1 − load) t / mean).
+/// M/M/1: a wait is longer than `t` with the probability load × exp(−(1 − load) t / mean).
 #[test]
 fn waits_of_m_m_1_are_exponential() {
     for (load, requests) in &LOADS[..2] {

@@ -65,8 +65,8 @@ impl TraceHistory {
         idle.learn(&waited, weight);
     }
 
-    /// Returns the request with a helper's work in place of the time in which its own threads waited
-    /// for it.
+    /// Returns the request with a helper's work in place of the time in which its own threads
+    /// waited for it.
     fn with_helper<'a>(&self, request: &'a Request) -> Cow<'a, Request> {
         let mut waits = Waits::default();
         if self.idle.is_some() && Waits::may_be_long(request.latency()) {

@@ -114,7 +114,7 @@ fn is_busy(stack: &[Activity], rest: Option<u64>) -> bool {
     }
 }
 
-/// Returns the innermost function of a blocked stack. The outer ones may still be open, and unknown.
+/// Returns the innermost function of a blocked stack. Outer ones may still be open, and unknown.
 pub(super) fn waiting_in(stack: &[Activity]) -> Option<u64> {
     match stack {
         [.., Activity::Call { function, .. }, Activity::Off(OffCpu::Blocked)] => Some(*function),

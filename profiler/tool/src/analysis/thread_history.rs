@@ -127,7 +127,7 @@ impl ThreadHistory {
         !self.serves && rests > start && life.saturating_sub(blocked) * 100 <= life * HELPER_BUSY
     }
 
-    /// Returns the stack of the latest wait for which the condition is true; empty if there is none.
+    /// Returns the stack of the latest wait for which the condition is true; empty without one.
     pub(super) fn wait_before(&self, is_meant: impl Fn((u64, u64)) -> bool) -> Vec<Activity> {
         let mut waited = Vec::new();
         let Some((from, to)) = self.blocked.iter().rev().copied().find(|span| is_meant(*span)) else { return waited };
