@@ -4,7 +4,6 @@
 whose kprobes are not everywhere. Each records a run of its own, so that none slows another. Does
 not judge our own answer.
 """
-import json
 import os
 import re
 import shutil
@@ -78,15 +77,11 @@ def off_cpu(service, fault, folder, requests, slow):
     """List of (stack's functions, share in per cent) by time away from the CPU."""
     log = folder / "bpftrace.log"
     driven(service, fault, requests, slow,
-           lambda pid: ["unshare", "-m", "sh", "-c", OWN_TRACEFS, "sh", "bpftrace", "-f", "json", "-e", OFF_CPU, str(pid)], log)
-    times = {}
-    for line in log.read_text(errors="replace").splitlines():
-        if line.startswith('{"type": "map"'):
-            times.update(json.loads(line)["data"].get("@off", {}))
+           lambda pid: ["unshare", "-m", "sh", "-c", OWN_TRACEFS, "sh", "bpftrace", "-e", OFF_CPU, str(pid)], log)
     stacks = {}
-    for stack, nanos in times.items():
-        names = tuple(re.sub(r"\+\d+$", "", frame.strip()) for frame in re.split(r"[\n,]", stack) if frame.strip())
-        stacks[names] = stacks.get(names, 0) + nanos
+    for stack, nanos in re.findall(r"^@off\[(.*?)^\]: (\d+)$", log.read_text(errors="replace"), re.M | re.S):
+        names = tuple(re.sub(r"\+\d+$", "", frame.strip()) for frame in stack.splitlines() if frame.strip())
+        stacks[names] = stacks.get(names, 0) + int(nanos)
     total = sum(stacks.values()) or 1
     return sorted(((names, 100 * nanos / total) for names, nanos in stacks.items()), key=lambda one: -one[1])
 

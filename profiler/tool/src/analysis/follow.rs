@@ -89,9 +89,11 @@ impl TraceHistory {
         let mut busiest = HelperWork::default();
         for (thread, history) in self.threads.iter().filter(|(_, history)| history.may_help(request.start, request.end))
         {
-            let rest = waiting_in(&history.wait_before(|(from, _)| from < request.start));
+            // Where it waited before the request. A thread of a scheduler waits in several places.
+            let before = waiting_in(&history.wait_before(|(from, _)| from < request.start));
+            let is_rest = |function| before.is_none_or(|before| before == function) || self.calls_wait(function);
             let between = |from, to| self.between(*thread, from, to);
-            busiest = busiest.busier(HelperWork::find(*thread, &waits, rest, between));
+            busiest = busiest.busier(HelperWork::find(*thread, &waits, is_rest, between));
         }
         if busiest.explains(&waits) { Cow::Owned(busiest.within(request)) } else { Cow::Borrowed(request) }
     }

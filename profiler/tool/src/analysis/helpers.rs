@@ -55,18 +55,18 @@ pub(super) struct HelperWork {
 }
 
 impl HelperWork {
-    /// Finds the work of a thread, which waited in the function `rest` before the request.
+    /// Finds the work of a thread. `is_rest` tells functions in which it waits for work.
     pub(super) fn find(
         thread: u32,
         waits: &Waits,
-        rest: Option<u64>,
+        is_rest: impl Fn(u64) -> bool,
         between: impl Fn(u64, u64) -> Vec<Interval>,
     ) -> HelperWork {
         let mut work = HelperWork { thread, ..HelperWork::default() };
         for (index, from, to) in &waits.spans {
             let mut worked: Option<(u64, u64)> = None;
             walk_stacks(&mut between(*from, *to), *from, *to, |stack, from, to| {
-                if is_busy(stack, rest) {
+                if is_busy(stack, &is_rest) {
                     worked = Some((worked.map_or(from, |(first, _)| first), to));
                     work.busy += to - from;
                 }
@@ -104,12 +104,12 @@ impl HelperWork {
     }
 }
 
-/// Returns whether a thread with this stack works. It waits for work in the function `rest`.
-fn is_busy(stack: &[Activity], rest: Option<u64>) -> bool {
+/// Returns whether a thread with this stack works.
+fn is_busy(stack: &[Activity], is_rest: impl Fn(u64) -> bool) -> bool {
     match stack.last() {
         None => false,
         // A wait within the work, such as for a disk.
-        Some(Activity::Off(OffCpu::Blocked)) => rest.is_some() && waiting_in(stack).is_some_and(|at| Some(at) != rest),
+        Some(Activity::Off(OffCpu::Blocked)) => waiting_in(stack).is_some_and(|function| !is_rest(function)),
         Some(_) => true,
     }
 }
@@ -152,14 +152,14 @@ mod tests {
         waits
     }
 
-    fn work(helper: &[Interval], rest: Option<u64>) -> HelperWork {
-        HelperWork::find(2, &waits(), rest, |_, _| helper.to_vec())
+    fn work(helper: &[Interval]) -> HelperWork {
+        HelperWork::find(2, &waits(), |function| function == POP, |_, _| helper.to_vec())
     }
 
     #[test]
     fn the_helpers_work_stands_in_place_of_the_wait() {
         let helper = [&blocked(POP, 0, 150)[..], &[call(CRUNCH, 150, 880)], &blocked(POP, 880, 2000)].concat();
-        let work = work(&helper, Some(POP));
+        let work = work(&helper);
         assert!(work.explains(&waits()));
         let request = Request {
             id: 7,
@@ -183,14 +183,13 @@ mod tests {
             let calls = [call(CRUNCH, 150, 160), call(CRUNCH, 850, 860)];
             [&blocked(POP, 0, 150)[..], &calls[..1], &blocked(function, 160, 850), &calls[1..]].concat()
         };
-        assert!(work(&helper(FSYNC), Some(POP)).explains(&waits()));
-        assert!(!work(&helper(POP), Some(POP)).explains(&waits()));
-        assert!(!work(&helper(FSYNC), None).explains(&waits()), "where it waits for work is not known");
+        assert!(work(&helper(FSYNC)).explains(&waits()));
+        assert!(!work(&helper(POP)).explains(&waits()));
     }
 
     #[test]
     fn the_busiest_thread_is_chosen() {
-        let busy = |thread, end| HelperWork::find(thread, &waits(), None, |_, _| vec![call(CRUNCH, 100, end)]);
+        let busy = |thread, end| HelperWork::find(thread, &waits(), |_| true, |_, _| vec![call(CRUNCH, 100, end)]);
         assert_eq!(busy(2, 400).busier(busy(3, 700)).thread, 3);
         assert_eq!(busy(3, 700).busier(busy(2, 700)).thread, 2);
         assert_eq!(HelperWork::default().busier(busy(2, 101)).thread, 2);
