@@ -118,7 +118,7 @@ fn series(samples: &[WindowSample]) -> Vec<Series> {
         is_state: true,
     };
     let good = mean(recent, |sample| sample.good);
-    let tolerance = if good < COLLAPSED * offered { COLLAPSED_TOLERANCE * offered } else { GOODPUT_TOLERANCE * good };
+    let tolerance = if has_collapsed(recent) { COLLAPSED_TOLERANCE * offered } else { GOODPUT_TOLERANCE * good };
     let goodput = Series {
         values: values(samples, |sample| sample.good),
         without_arrivals: if good >= FOLLOWS * offered && offered > 0.0 {
@@ -306,9 +306,10 @@ impl Settling {
             self.next_check = self.samples.len() + growth(self.samples.len());
             return Decision::Discard;
         }
-        let half_width = without_noise_of_arrivals(measured);
+        let half_width = relative_half_width(measured);
         let responses: f64 = measured.iter().map(|sample| sample.completed).sum();
-        let is_precise = half_width.is_some_and(|width| width <= self.rule.precision);
+        let mut widths = [half_width, without_noise_of_arrivals(measured)].into_iter().flatten();
+        let is_precise = widths.any(|width| width <= self.rule.precision);
         let is_long = self.rule.window * measured.len() as u64 >= self.rule.least_measured;
         let is_enough =
             is_long && responses >= f64::from(self.rule.min_responses) && (is_precise || !self.outcome.settled);
@@ -318,7 +319,7 @@ impl Settling {
         }
         self.outcome.settled &= !drifts;
         self.outcome.throughput_settled = throughput_is_steady(measured);
-        self.outcome.half_width = relative_half_width(measured);
+        self.outcome.half_width = half_width;
         self.phase = Phase::Ended;
         Decision::EndAt(next)
     }
@@ -392,8 +393,7 @@ fn relative_half_width(samples: &[WindowSample]) -> Option<f64> {
 fn without_noise_of_arrivals(samples: &[WindowSample]) -> Option<f64> {
     let offered = mean(samples, |sample| sample.offered);
     let share = if offered > 0.0 { mean(samples, |sample| sample.good) / offered } else { 0.0 };
-    let widths = [relative_half_width(samples), half_width_of(samples, &without_arrivals(samples, share))];
-    widths.into_iter().flatten().reduce(f64::min)
+    half_width_of(samples, &without_arrivals(samples, share))
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use super::activity::{Activity, Interval, walk_stacks};
 use super::breakdown::{self, Breakdown};
 use super::clock_gaps::ClockGaps;
-use super::helpers::{HelperWork, Waits, waiting_in};
+use super::helpers::{HelperWork, SHORTEST, Waits, waiting_in};
 use super::idle_stacks::IdleStacks;
 use super::locks::{Hold, Holds};
 use super::requests::Request;
@@ -68,20 +68,17 @@ impl TraceHistory {
     /// Returns the request with a helper's work in place of the time in which its own threads
     /// waited for it.
     fn with_helper<'a>(&self, request: &'a Request) -> Cow<'a, Request> {
+        if self.idle.is_none() || request.latency() < SHORTEST {
+            return Cow::Borrowed(request);
+        }
         let mut waits = Waits::default();
-        if self.idle.is_some() && Waits::may_be_long(request.latency()) {
-            for (index, work) in request.work.iter().enumerate() {
-                walk_stacks(
-                    &mut self.between(work.thread, work.start, work.end),
-                    work.start,
-                    work.end,
-                    |stack, from, to| {
-                        if self.is_idle(stack) {
-                            waits.add(index, from, to);
-                        }
-                    },
-                );
-            }
+        for (index, work) in request.work.iter().enumerate() {
+            let mut intervals = self.between(work.thread, work.start, work.end);
+            walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
+                if self.is_idle(stack) {
+                    waits.add(index, from, to);
+                }
+            });
         }
         if !waits.are_long() {
             return Cow::Borrowed(request);

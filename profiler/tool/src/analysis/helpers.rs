@@ -9,7 +9,7 @@ use super::requests::{Request, WorkSpan};
 use crate::format::event::OffCpu;
 
 /// Shortest waiting of a request in ns for which a helper is looked for: samples tell no more.
-const SHORTEST: u64 = 100_000;
+pub(super) const SHORTEST: u64 = 100_000;
 /// Least share of the waiting in which a helper is busy, in per cent.
 const BUSY: u64 = 75;
 /// Limit of a request's waits that are examined.
@@ -32,11 +32,6 @@ impl Waits {
             _ => self.spans.push((work, from, to)),
         }
         self.total += to - from;
-    }
-
-    /// Returns whether it is worth while to look for the waits of a request with this latency.
-    pub(super) fn may_be_long(latency: u64) -> bool {
-        latency >= SHORTEST
     }
 
     /// Returns whether it is worth while to look for a helper.
