@@ -124,7 +124,6 @@ const ALLOWED_DEPENDENCIES: [(&str, &[&str]); 45] = [
         "compare",
         &["catalogue", "controllers", "core", "engine", "load", "rpc", "runtime", "services", "threading", "workload"],
     ),
-    // A separate workspace, so that no other build needs Python.
     (
         "python",
         &[
@@ -190,8 +189,8 @@ struct Metadata {
     packages: Vec<Package>,
 }
 
-/// Packages of the workspaces as cargo reports them: this one, and those of `compare`, `ecosystem`
-/// and `python`.
+/// Packages of the workspaces as cargo reports them: this one, and those of `compare` and
+/// `ecosystem`.
 pub(crate) fn packages() -> Vec<Package> {
     static PACKAGES: OnceLock<Vec<Package>> = OnceLock::new();
     PACKAGES.get_or_init(read_packages).clone()
@@ -207,7 +206,7 @@ fn read_packages() -> Vec<Package> {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap()
     };
-    ["Cargo.toml", "compare/Cargo.toml", "ecosystem/Cargo.toml", "python/Cargo.toml"]
+    ["Cargo.toml", "compare/Cargo.toml", "ecosystem/Cargo.toml"]
         .into_iter()
         .flat_map(|manifest| read(manifest).packages)
         .collect()

@@ -1,13 +1,17 @@
 //! Whether a client's connection is busy, and whether a stream of HTTP/2 waits for its client. Does
 //! not contain the connection.
 
+use bytes::{Buf, Bytes};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-/// Requests of a connection: those in progress, and all so far.
+/// Requests of a connection: those in progress, and all so far. A request is in progress until
+/// hyper has its whole response.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
     in_progress: AtomicU32,
+    /// Pieces of responses that h2 holds until the client has room for them.
+    unwritten: AtomicU32,
     started: AtomicU32,
 }
 
@@ -15,6 +19,12 @@ pub(crate) struct Activity {
 pub(crate) struct Busy {
     activity: Arc<Activity>,
     progress: Option<Arc<StreamProgress>>,
+}
+
+/// Bytes of a response, which h2 drops when it has written them.
+pub(crate) struct Piece {
+    bytes: Bytes,
+    activity: Option<Arc<Activity>>,
 }
 
 /// How far the answer on a stream of HTTP/2 has come; its body writes it, its task reads it.
@@ -37,6 +47,15 @@ impl Busy {
     /// Whether the request is on a stream of HTTP/2.
     pub(crate) fn is_stream(&self) -> bool {
         self.progress.is_some()
+    }
+
+    /// Bytes for hyper; on a stream of HTTP/2 they count as unwritten until h2 drops them.
+    pub(crate) fn piece(&self, bytes: Bytes) -> Piece {
+        let activity = self.is_stream().then(|| Arc::clone(&self.activity));
+        if let Some(activity) = &activity {
+            activity.unwritten.fetch_add(1, Ordering::Relaxed);
+        }
+        Piece { bytes, activity }
     }
 
     /// Records that the answer is there.
@@ -62,10 +81,44 @@ impl Drop for Busy {
     }
 }
 
+impl From<Bytes> for Piece {
+    /// Bytes that do not count as unwritten.
+    fn from(bytes: Bytes) -> Self {
+        Piece { bytes, activity: None }
+    }
+}
+
+impl Buf for Piece {
+    fn remaining(&self) -> usize {
+        self.bytes.remaining()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        self.bytes.chunk()
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        if let Some(activity) = &self.activity {
+            activity.unwritten.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
 impl Activity {
     /// Whether no request is in progress.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_progress.load(Ordering::Relaxed) == 0
+    }
+
+    /// Whether h2 has written the responses of all streams.
+    pub(crate) fn is_written(&self) -> bool {
+        self.unwritten.load(Ordering::Relaxed) == 0
     }
 
     /// Requests so far.

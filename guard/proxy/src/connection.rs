@@ -28,7 +28,6 @@ use leeward_host::sync::lock;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, copy_bidirectional};
 use tokio::sync::watch;
@@ -36,10 +35,11 @@ use tokio::time::{sleep, timeout};
 
 /// Most bytes of a request's head. A longer head is answered by 431.
 const HEAD_MAX: usize = 64 << 10;
-/// Time without requests after which a connection sleeps, between one and two of these; and the
-/// same while there are many, whose buffers would add up.
+/// A connection without requests for one to two of these gives its buffers back.
 const SLEEP_AFTER: Duration = Duration::from_millis(250);
+/// The same while more than [`MANY`] connections are open, whose buffers would add up.
 const SLEEP_AFTER_OF_MANY: Duration = Duration::from_millis(50);
+/// Open connections above which each gets smaller buffers, for a shorter time.
 const MANY: usize = 1_000;
 /// Bytes that are read to tell HTTP/2 from HTTP/1: most heads are shorter.
 const FIRST_READ: usize = 1_024;
@@ -65,7 +65,7 @@ impl Client {
     /// Serves the connection until it ends.
     pub(crate) async fn serve(mut self, socket: Socket, address: Option<SocketAddr>) {
         let socket = socket.with_write_timeout(self.worker.configuration().settings.timeouts.client_idle);
-        // On the heap, or a sleeping connection would take as much.
+        // Boxed, so that the future of an idle connection stays small.
         let Some(mut stream) = Box::pin(self.accept(socket, address)).await else { return };
         let mut is_new = true;
         loop {
@@ -80,7 +80,7 @@ impl Client {
                     return Box::pin(http2::serve(stream, (worker, peer), phase, connections)).await;
                 }
             }
-            // On the heap, or a sleeping connection would take as much.
+            // Boxed, so that the future of an idle connection stays small.
             match Box::pin(self.serve_requests(stream)).await {
                 ConnectionState::Idle(idle) => stream = idle,
                 ConnectionState::Ended => return,
@@ -88,7 +88,8 @@ impl Client {
         }
     }
 
-    /// Completes what comes before HTTP; `None`: the connection must end.
+    /// Reads the PROXY header and does the TLS handshake. Returns `None` if the connection must
+    /// end.
     async fn accept(&mut self, socket: Socket, address: Option<SocketAddr>) -> Option<ClientStream> {
         let configuration = self.worker.configuration();
         let settings = &configuration.settings;
@@ -134,8 +135,8 @@ impl Client {
         }
     }
 
-    /// Reads the first bytes and puts them back: whether the client speaks HTTP/2. `None`: it has
-    /// gone, or is too slow.
+    /// Reads the first bytes and puts them back. Returns whether the client speaks HTTP/2, or
+    /// `None` if it has disconnected or is too slow.
     async fn detect(&self, mut stream: ClientStream) -> Option<(ClientStream, bool)> {
         if let Some(protocol) = stream.protocol() {
             return Some((stream, protocol == Protocol::Http2));
@@ -168,9 +169,9 @@ impl Client {
             service_fn(|request| Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity, None), request)));
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(idle).max_headers(HEADERS_MAX);
-        // A buffer may hold more than its bound for a moment, and a head with it.
+        // hyper's buffer may exceed `max_buf_size` briefly, so the head needs a limit of its own.
         builder.max_buf_size(HEAD_MAX).max_header_size(HEAD_MAX);
-        let end_check = stream.end_check();
+        let flags = stream.flags();
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut started = activity.started();
         let mut is_stopping = false;
@@ -192,17 +193,14 @@ impl Client {
                 }
                 () = sleep(sleep_after) => {
                     let now = activity.started();
-                    let is_idle = now == started && activity.is_idle();
+                    // hyper drops what it could not write yet with the connection. The socket's
+                    // write timeout limits how long a client may leave it there.
+                    let is_idle = now == started && activity.is_idle() && flags.is_flushed();
                     started = now;
-                    end_check.store(!activity.is_idle(), Ordering::Relaxed);
+                    flags.set_end_check(!activity.is_idle());
                     if is_idle && !is_stopping && now > 0 {
                         let parts = connection.into_parts();
-                        let stream = parts.io.into_inner();
-                        // What hyper has not written yet would be lost.
-                        if !stream.is_flushed() {
-                            return ConnectionState::Ended;
-                        }
-                        return ConnectionState::Idle(stream.with_prefix(parts.read_buf));
+                        return ConnectionState::Idle(parts.io.into_inner().with_prefix(parts.read_buf));
                     }
                 }
             }

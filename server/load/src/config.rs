@@ -142,7 +142,6 @@ pub struct LoadConfig {
     /// The longest datagram that is sent and requested, for the datagram transport.
     pub datagram: DatagramSize,
     /// Encryption of each TCP connection, and the name that the server must prove.
-    #[cfg(feature = "tls")]
     pub tls: Option<(leeward_rpc::tls::ClientTls, leeward_rpc::tls::ServerName)>,
 }
 
@@ -171,7 +170,6 @@ impl LoadConfig {
             connection: ConnectionConfig::default(),
             transport: Transport::Tcp,
             datagram: DatagramSize::DEFAULT,
-            #[cfg(feature = "tls")]
             tls: None,
         }
     }

@@ -326,10 +326,7 @@ impl<'a> Driver<'a> {
         if self.welcomed > 0 || self.config.transport != Transport::Tcp {
             return reason;
         }
-        #[cfg(feature = "tls")]
         let expected = if self.config.tls.is_some() { ServerProtocol::Tls } else { ServerProtocol::Leeward };
-        #[cfg(not(feature = "tls"))]
-        let expected = ServerProtocol::Leeward;
         address::with_protocol(reason, self.config.address, expected, PROTOCOL_PROBE_TIMEOUT)
     }
 

@@ -67,9 +67,6 @@ impl Link {
         now: Time,
     ) -> io::Result<Self> {
         let to = (config.transport, config.address, config.datagram);
-        #[cfg(not(feature = "tls"))]
-        let socket = Socket::open(number, to, timeout, now)?;
-        #[cfg(feature = "tls")]
         let socket = Socket::open_tls(number, to, timeout, now, config.tls.as_ref())?;
         poller.add(&socket, number)?;
         let connection = Connection::new(parts, config.connection);

@@ -1,7 +1,6 @@
 //! The socket of a link: a TCP connection, with TLS or without, or a session over datagrams.
 
 use leeward_core::units::{Nanos, Time};
-#[cfg(feature = "tls")]
 use leeward_rpc::client::TlsStream;
 use leeward_rpc::client::{DatagramCounts, DatagramSize, DatagramStream, Transport};
 use std::hash::{BuildHasher, RandomState};
@@ -13,7 +12,6 @@ use std::time::Duration;
 /// A transport of frames.
 pub(crate) enum Socket {
     Tcp(TcpStream),
-    #[cfg(feature = "tls")]
     Tls(Box<TlsStream<TcpStream>>),
     Datagrams(Box<DatagramStream>),
 }
@@ -37,7 +35,6 @@ impl Socket {
     }
 
     /// As [`Socket::open`], with TLS: the handshake continues as bytes arrive.
-    #[cfg(feature = "tls")]
     pub(crate) fn open_tls(
         number: u32,
         to: (Transport, SocketAddr, DatagramSize),
@@ -63,7 +60,6 @@ impl Socket {
     /// Whether there are bytes to read that the poller does not report.
     pub(crate) fn holds_bytes(&self) -> bool {
         match self {
-            #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.holds_plaintext(),
             _ => false,
         }
@@ -72,7 +68,6 @@ impl Socket {
     /// Whether buffered bytes wait for a writable socket.
     pub(crate) fn wants_write(&self) -> bool {
         match self {
-            #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.wants_send(),
             _ => false,
         }
@@ -81,7 +76,6 @@ impl Socket {
     pub(crate) fn read(&mut self, now: impl Fn() -> Time, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.read(into),
-            #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.read(into),
             Socket::Datagrams(datagrams) => datagrams.read(now, into),
         }
@@ -92,7 +86,6 @@ impl Socket {
     pub(crate) fn may_have_more(&self, count: usize, capacity: usize, in_flight: u32) -> bool {
         match self {
             Socket::Tcp(_) => count == capacity,
-            #[cfg(feature = "tls")]
             Socket::Tls(stream) => count == capacity || stream.holds_plaintext(),
             Socket::Datagrams(_) => in_flight > 0,
         }
@@ -101,7 +94,6 @@ impl Socket {
     pub(crate) fn write(&mut self, now: Time, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Socket::Tcp(socket) => socket.write(bytes),
-            #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.write(bytes),
             Socket::Datagrams(datagrams) => datagrams.write(now, bytes),
         }
@@ -112,7 +104,6 @@ impl Socket {
         match self {
             Socket::Tcp(_) => {}
             // Sends TLS records that the socket did not take before.
-            #[cfg(feature = "tls")]
             Socket::Tls(stream) => _ = stream.flush(),
             Socket::Datagrams(datagrams) => datagrams.finish(),
         }
@@ -135,7 +126,6 @@ impl Socket {
     pub(crate) fn next_timeout(&self) -> Time {
         match self {
             Socket::Tcp(_) => Time::NEVER,
-            #[cfg(feature = "tls")]
             Socket::Tls(_) => Time::NEVER,
             Socket::Datagrams(datagrams) => datagrams.next_timeout(),
         }
@@ -145,7 +135,6 @@ impl Socket {
     pub(crate) fn congestion_window(&self) -> Option<u32> {
         match self {
             Socket::Tcp(_) => None,
-            #[cfg(feature = "tls")]
             Socket::Tls(_) => None,
             Socket::Datagrams(datagrams) => Some(datagrams.congestion_window()),
         }
@@ -155,7 +144,6 @@ impl Socket {
     pub(crate) fn counts(&self) -> DatagramCounts {
         match self {
             Socket::Tcp(_) => DatagramCounts::default(),
-            #[cfg(feature = "tls")]
             Socket::Tls(_) => DatagramCounts::default(),
             Socket::Datagrams(datagrams) => datagrams.counts(),
         }
@@ -166,7 +154,6 @@ impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         match self {
             Socket::Tcp(socket) => socket.as_fd(),
-            #[cfg(feature = "tls")]
             Socket::Tls(stream) => stream.socket().as_fd(),
             Socket::Datagrams(datagrams) => datagrams.as_fd(),
         }

@@ -17,7 +17,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 /// First bytes of a connection whose client knows that HTTP/2 is served (RFC 9113 §3.4).
 pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -33,9 +33,11 @@ const WINDOWS_OF_MANY: (u32, u32) = (16 << 10, 65_535);
 const MANY: usize = 1_000;
 /// Bytes of an answer that wait for the client, besides one piece.
 const SEND_BUFFER: usize = 64 << 10;
-/// Time without requests after which a connection counts as idle: it ends if others need room.
+/// Time without requests, all responses written, after which a connection counts as idle: it ends
+/// if others need room.
 const IDLE_AFTER: Duration = Duration::from_millis(250);
-/// Longest time from the notice that a connection ends to its end, while no request is in progress.
+/// Longest time from the notice that a connection ends to its end, while no request is in progress
+/// and all responses are written.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// What the streams of a connection share.
@@ -75,10 +77,15 @@ pub(super) async fn serve(
         let shared = Arc::clone(&shared);
         Box::pin(async move { shared.worker.handle_stream(&shared.peer, busy, request).await })
     });
+    let flags = stream.flags();
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let (mut is_idle, mut is_ending, mut awaited) = (false, false, Some(Phase::Draining));
+    let mut last_request = Instant::now();
     loop {
         let started = activity.started();
+        if !activity.is_idle() {
+            last_request = Instant::now();
+        }
         let wait = match (is_ending, is_idle) {
             // A request may be on its way until the client has answered; see `Phase::Draining`.
             (true, _) if awaited == Some(Phase::Stopping) => timeouts.client,
@@ -86,7 +93,12 @@ pub(super) async fn serve(
             (false, true) => timeouts.client,
             (false, false) => IDLE_AFTER,
         };
-        let is_still_idle = || activity.is_idle() && activity.started() == started;
+        let is_still_idle = || {
+            let is_written = activity.is_written() && flags.is_flushed();
+            // A client must not hold its connection by never reading the end of a response.
+            let has_had_time = last_request.elapsed() >= timeouts.client_idle;
+            activity.is_idle() && activity.started() == started && (is_written || has_had_time)
+        };
         let must_go = tokio::select! {
             biased;
             ended = connection.as_mut() => {

@@ -2,7 +2,7 @@
 //! connection until the backend has sent the last byte. Does not contain its head.
 
 use crate::access_log::entry::OpenEntry;
-use crate::activity::Busy;
+use crate::activity::{Busy, Piece};
 use crate::admission::{HangWatch, Place};
 use crate::backend::pool::{Pool, Sender};
 use crate::settings::PlaceEnd;
@@ -18,7 +18,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// Bytes of an answer after which its time says more about the client than about the backend.
+/// Bytes of an answer beyond which the client's reading speed dominates its time.
 const LARGE: u64 = 64 << 10;
 
 /// Most bytes of a piece on a stream of HTTP/2: a frame.
@@ -53,7 +53,7 @@ impl ResponseBody {
         ResponseBody { content: Content::Backend(Box::new(body)), busy: None, entry: None }
     }
 
-    /// Keeps the mark until the last byte.
+    /// Keeps the mark until hyper has the last byte.
     pub(crate) fn with_mark(self, busy: Busy) -> Self {
         ResponseBody { busy: Some(busy), ..self }
     }
@@ -219,7 +219,7 @@ impl BackendBody {
                 if trailers.is_some_and(is_failed_call) {
                     self.outcome = Outcome::Failed;
                 }
-                // Who has the trailers may not ask again.
+                // hyper does not poll again after the trailers.
                 if trailers.is_some() || self.incoming.is_end_stream() {
                     self.finish()
                 } else {
@@ -301,13 +301,13 @@ pub(super) fn is_failed_call(of: &HeaderMap) -> bool {
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = ResponseBodyError;
 
     fn poll_frame(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
+    ) -> Poll<Option<Result<Frame<Piece>, ResponseBodyError>>> {
         let this = self.get_mut();
         // A client may take long for a piece: it must be small, or that looks like no progress.
         let most = if this.busy.as_ref().is_some_and(Busy::is_stream) { PIECE_MAX } else { usize::MAX };
@@ -321,7 +321,13 @@ impl Body for ResponseBody {
         if this.entry.is_some() {
             this.record(&polled);
         }
-        polled
+        let busy = this.busy.as_ref();
+        polled.map_ok(|frame| {
+            frame.map_data(|bytes| match busy {
+                Some(busy) => busy.piece(bytes),
+                None => bytes.into(),
+            })
+        })
     }
 
     fn is_end_stream(&self) -> bool {

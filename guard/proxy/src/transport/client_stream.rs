@@ -1,5 +1,4 @@
-//! A client's transport, in front of it the bytes that were read from it already. Does not contain
-//! HTTP.
+//! A client's transport, preceded by bytes that were read and put back. Does not contain HTTP.
 
 use super::stream::{Protocol, Transport};
 use bytes::Bytes;
@@ -23,15 +22,37 @@ const END_IDLE: Duration = Duration::from_secs(1);
 pub(crate) struct ClientStream {
     prefix: Bytes,
     stream: Transport,
-    /// Whether all that was written has reached the socket.
-    is_flushed: bool,
-    /// See [`ClientStream::end_check`].
-    must_check: Arc<AtomicBool>,
+    flags: Arc<StreamFlags>,
+}
+
+/// What a client's transport shares with its connection, while hyper owns the transport.
+#[derive(Debug, Default)]
+pub(crate) struct StreamFlags {
+    /// Whether bytes of hyper wait for room in the socket.
+    has_unwritten: AtomicBool,
+    must_check_end: AtomicBool,
+}
+
+impl StreamFlags {
+    /// Whether all bytes that hyper had for the client have reached the socket.
+    pub(crate) fn is_flushed(&self) -> bool {
+        !self.has_unwritten.load(Ordering::Relaxed)
+    }
+
+    /// With true, the next flush fails if the client has closed its side. Without it, unread bytes
+    /// hide the client's FIN.
+    pub(crate) fn set_end_check(&self, is_on: bool) {
+        self.must_check_end.store(is_on, Ordering::Relaxed);
+    }
+
+    fn set_unwritten(&self, has_unwritten: bool) {
+        self.has_unwritten.store(has_unwritten, Ordering::Relaxed);
+    }
 }
 
 impl ClientStream {
     pub(crate) fn new(stream: Transport) -> Self {
-        ClientStream { prefix: Bytes::new(), stream, is_flushed: true, must_check: Arc::default() }
+        ClientStream { prefix: Bytes::new(), stream, flags: Arc::default() }
     }
 
     /// Puts bytes back that a parser has read and not used.
@@ -42,22 +63,15 @@ impl ClientStream {
         ClientStream { prefix, ..self }
     }
 
-    /// Whether all that was written has reached the socket.
-    pub(crate) fn is_flushed(&self) -> bool {
-        self.is_flushed
-    }
-
     /// The protocol that was chosen in the handshake of TLS; `None`: without TLS, or without a
     /// choice.
-    #[allow(dead_code)]
     pub(crate) fn protocol(&self) -> Option<Protocol> {
         self.stream.protocol()
     }
 
-    /// A flag: once it is set, the next flush fails if the client sends no more. Who reads nothing
-    /// while it has unread bytes misses the end behind them.
-    pub(crate) fn end_check(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.must_check)
+    /// What stays readable while hyper owns the transport.
+    pub(crate) fn flags(&self) -> Arc<StreamFlags> {
+        Arc::clone(&self.flags)
     }
 
     /// Ends the connection after its last answer. The system resets a connection that is closed
@@ -93,7 +107,7 @@ impl AsyncRead for ClientStream {
 impl AsyncWrite for ClientStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.is_flushed = false;
+        this.flags.set_unwritten(true);
         Pin::new(&mut this.stream).poll_write(context, bytes)
     }
 
@@ -103,7 +117,7 @@ impl AsyncWrite for ClientStream {
         bytes: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.is_flushed = false;
+        this.flags.set_unwritten(true);
         Pin::new(&mut this.stream).poll_write_vectored(context, bytes)
     }
 
@@ -115,12 +129,9 @@ impl AsyncWrite for ClientStream {
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         ready!(Pin::new(&mut this.stream).poll_flush(context))?;
-        this.is_flushed = true;
-        if this.must_check.load(Ordering::Relaxed) {
-            this.must_check.store(false, Ordering::Relaxed);
-            if this.stream.has_ended() {
-                return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
-            }
+        this.flags.set_unwritten(false);
+        if this.flags.must_check_end.swap(false, Ordering::Relaxed) && this.stream.has_ended() {
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
         }
         Poll::Ready(Ok(()))
     }

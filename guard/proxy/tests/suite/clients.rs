@@ -160,6 +160,32 @@ fn a_client_that_reads_at_last_gets_everything() {
     assert_eq!(settle(&proxy).completed, 1);
 }
 
+/// hyper keeps what the socket has no room for. Which sizes leave something there depends on the
+/// system's buffers, so these sizes surround them.
+#[test]
+fn a_client_that_pauses_gets_the_end_of_its_response() {
+    let backend = Backend::start(|exchange| {
+        let length: usize = exchange.head.target()[1..].parse().unwrap();
+        exchange.message();
+        exchange.raw(format!("HTTP/1.1 200 OK\r\ncontent-length: {length}\r\n\r\n"));
+        exchange.raw(vec![b'a'; length]);
+    });
+    let proxy = start(&[backend.address], "slo = \"30s\"");
+    let mut clients: Vec<_> = (1..=80)
+        .map(|part| {
+            let (mut client, length) = (connect(&proxy), part * (64 << 10));
+            client.send(format!("GET /{length} HTTP/1.1\r\nhost: h\r\n\r\n"));
+            (client, length)
+        })
+        .collect();
+    sleep(Duration::from_millis(1_000));
+    for (client, length) in &mut clients {
+        let answer = client.answer();
+        assert_eq!((answer.body.len(), answer.is_cut), (*length, false));
+    }
+    assert_eq!(settle(&proxy).completed, 80);
+}
+
 #[test]
 fn a_client_that_uploads_slowly_frees_its_place() {
     let backend = Backend::echo();

@@ -234,6 +234,38 @@ fn a_stream_that_is_read_at_last_is_whole() {
     assert_eq!(settle(&proxy).completed, 1);
 }
 
+/// The client's window has no room for the end of the response when the proxy stops.
+#[test]
+fn a_stop_waits_until_a_response_is_written() {
+    let backend = Http2Backend::start(async |arrived: Arrived| arrived.answer(200, &"a".repeat(15_000)).await);
+    let proxy = start(&[backend.to()], "");
+    let address = crate::harness::address(&proxy);
+    run(async {
+        let mut client = Client::with(&proxy, h2::client::Builder::new().initial_window_size(10_000)).await;
+        let mut body = client.send(request("/"), true).await.0.await.unwrap().into_body();
+        let stop = std::thread::spawn(move || proxy.stop());
+        while std::net::TcpStream::connect(address).is_ok() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        // Longer than a client has that does not answer the notice.
+        sleep(Duration::from_millis(2_500)).await;
+        assert_eq!(super::harness::read(&mut body).await.unwrap().0.len(), 15_000);
+        stop.join().unwrap();
+    });
+}
+
+/// It keeps its place among the connections only for the time that a client may take to read.
+#[test]
+fn a_response_that_is_never_read_does_not_hold_a_stop_up() {
+    let backend = Http2Backend::start(async |arrived: Arrived| arrived.answer(200, &"a".repeat(15_000)).await);
+    let proxy = start(&[backend.to()], "[timeouts]\nclient-idle = \"500ms\"\nstop = \"100s\"");
+    run(async {
+        let mut client = Client::with(&proxy, h2::client::Builder::new().initial_window_size(10_000)).await;
+        let _body = client.send(request("/"), true).await.0.await.unwrap().into_body();
+        tokio::task::spawn_blocking(move || proxy.stop()).await.unwrap();
+    });
+}
+
 #[test]
 fn a_client_that_stops_in_a_body_is_told() {
     let (old, new) = (Backend::echo(), Http2Backend::echo());
