@@ -71,6 +71,7 @@ impl RecordSummary {
                     LeaveReason::Preempted => "preempted",
                     LeaveReason::Waits => "blocked",
                     LeaveReason::Faults => "page fault",
+                    LeaveReason::Stopped => "stopped",
                 };
                 if let Some(stack) = stack.filter(|_| reason != LeaveReason::Preempted) {
                     *self.waits.entry(stack).or_default() += 1;

@@ -50,7 +50,7 @@ pub enum RecordKind {
     },
     /// Another thread made the thread runnable.
     Woken {
-        /// Kernel's id of that thread; 0 for an interrupt.
+        /// Kernel's id of that thread.
         waker: u32,
     },
     /// The thread began, or got another name.
@@ -120,6 +120,8 @@ pub enum LeaveReason {
     Waits,
     /// It waits for a page of memory, in the middle of a function.
     Faults,
+    /// A signal or a debugger has stopped it.
+    Stopped,
 }
 
 /// Executable code in memory.

@@ -97,7 +97,7 @@ def dump(connection, line):
 
 
 # Nothing of the service runs meanwhile: it waits where it waits for work, until someone else acts.
-NOTHING_RUNS = r"waiting for an event, its own threads did not work on it"
+NOTHING_RUNS = r"waiting for an event or another thread"
 
 # A right answer is the function of the service that does the work or enters the wait, not one that
 # dispatches all requests, and no address of a program that has names nearby. In memcached, which is

@@ -3,7 +3,8 @@
 //! A thread that waits at the same few places again and again, such as an event loop, has the same
 //! stack at each: the program takes it at one of so many waits. A place is the instruction and the
 //! stack pointer in user space. At a place that is not among the last ones of the thread, the stack
-//! is taken much sooner. Waits without a stack are reported at their end, if they were long.
+//! is taken much sooner. Waits without a stack are reported at their end, if they were long. A
+//! second program notes which thread of a recorded process ends a wait.
 //!
 //! Contains no perf events.
 
@@ -17,7 +18,8 @@ use crate::record::LeaveReason;
 
 /// State of a thread: begin of its wait, 0 while it runs; cost since the last stack; marks of the
 /// wait; its place, and instruction; process and thread, as we number them; where in `PLACES` the
-/// next place is put; places of the last stacks that were taken.
+/// next place is put; process and thread that ended the wait, or 0; places of the last stacks that
+/// were taken.
 const BEGIN: i16 = 0;
 const SINCE: i16 = 8;
 const MARKS: i16 = 16;
@@ -25,16 +27,22 @@ const PLACE: i16 = 24;
 const INSTRUCTION: i16 = 32;
 const IDS: i16 = 40;
 const NEXT: i16 = 48;
-const PLACES: i16 = 56;
+const WAKER: i16 = 56;
+const PLACES: i16 = 64;
 const STATE_BYTES: u32 = PLACES as u32 + 8 * KNOWN_PLACES as u32;
 
 /// Places of a thread whose stacks are known.
 pub(super) const KNOWN_PLACES: usize = 8;
 
-/// Marks of a wait: the thread could have gone on; its stack was taken; it is in no system call.
+/// Marks of a wait: the thread could have gone on; its stack was taken; it is in no system call; a
+/// signal or a debugger has stopped it.
 const PREEMPTED: i32 = 1;
 const STACKED: i32 = 2;
 const FAULTED: i32 = 4;
+const STOPPED: i32 = 8;
+
+/// States of a thread that is stopped: `__TASK_STOPPED` and `__TASK_TRACED`.
+const STOPPED_STATES: i32 = 0xC;
 
 /// Settings: cost from which on a stack is taken; cost of a wait at another place; nanoseconds of
 /// the shortest wait that is reported without a stack; when recording was last switched on.
@@ -46,9 +54,9 @@ const SETTING_BYTES: u32 = 32;
 
 /// Places on the program's stack, below those of the targets.
 const CHOSEN: i16 = -40;
-const WAIT: i16 = -80;
+const WAIT: i16 = -88;
 const CHOSEN_BYTES: usize = 16;
-const WAIT_BYTES: usize = 40;
+const WAIT_BYTES: usize = 48;
 
 /// The event of the CPU that the program runs on.
 const THIS_CPU: u64 = 0xffff_ffff;
@@ -81,8 +89,9 @@ pub(super) struct SwitchFilter {
     maps: Maps,
     samples: Program,
     switches: Program,
+    wakes: Program,
     /// While recording is on.
-    probe: Option<Probe>,
+    probes: Vec<Probe>,
     current: SwitchSettings,
     /// When recording was last switched on.
     window: u64,
@@ -112,8 +121,11 @@ impl SwitchFilter {
         let unknown = || ProgramError::NoTracepoint("sched_switch".into());
         let switches = maps.program(types, &targets).ok_or_else(unknown)?;
         let switches = Program::load(ProgramKind::Tracepoint(types, "sched_switch"), "lw_switches", switches)?;
+        let unknown = || ProgramError::NoTracepoint("sched_waking".into());
+        let wakes = maps.waking_program(types, &targets).ok_or_else(unknown)?;
+        let wakes = Program::load(ProgramKind::Tracepoint(types, "sched_waking"), "lw_wakes", wakes)?;
         let current = SwitchSettings { period: 1, shortest: 0 };
-        Ok(SwitchFilter { targets, maps, samples, switches, probe: None, current, window: 0 })
+        Ok(SwitchFilter { targets, maps, samples, switches, wakes, probes: Vec::new(), current, window: 0 })
     }
 
     /// Sets what is reported.
@@ -124,11 +136,11 @@ impl SwitchFilter {
 
     /// Begins or stops to report. Waits that began before are left out.
     pub(super) fn set_recording(&mut self, is_on: bool) -> Result<(), ProgramError> {
-        self.probe = None;
+        self.probes.clear();
         if is_on {
             self.window = now();
             self.set(self.current)?;
-            self.probe = Some(self.switches.at_tracepoint()?);
+            self.probes = vec![self.switches.at_tracepoint()?, self.wakes.at_tracepoint()?];
         }
         Ok(())
     }
@@ -143,9 +155,9 @@ impl SwitchFilter {
         &self.samples
     }
 
-    /// Returns the program that runs at switches.
+    /// Returns the programs that run at switches and wake-ups.
     pub(super) fn programs(&self) -> Vec<RunningProgram<'_>> {
-        vec![RunningProgram { program: &self.switches, around: TRACEPOINT }]
+        [&self.switches, &self.wakes].map(|program| RunningProgram { program, around: TRACEPOINT }).into()
     }
 
     /// Sends a CPU's reports to these events.
@@ -174,9 +186,9 @@ impl Maps {
         let register = |name| Some(types.field("pt_regs", name)?.offset);
         let instruction = register(if cfg!(target_arch = "x86_64") { "ip" } else { "pc" })?;
         let stack = register("sp")?;
-        // Below 0 outside of a system call.
-        let system_call = register(if cfg!(target_arch = "x86_64") { "orig_ax" } else { "syscallno" })?;
+        let system_call = register(SYSTEM_CALL)?;
         let mut a = Assembler::default();
+        let (stopped, marked) = (a.label(), a.label());
         let (next, blocked, called, known, add) = (a.label(), a.label(), a.label(), a.label(), a.label());
         let (take, chosen, report, out) = (a.label(), a.label(), a.label(), a.label());
         a.set(R6, R1);
@@ -194,6 +206,11 @@ impl Maps {
         a.jump_if_32(R2, Condition::NotEqual, 0, blocked);
         a.set(R1, PREEMPTED);
         a.place(blocked);
+        a.jump_if_32(R2, Condition::AnyBit, STOPPED_STATES, stopped);
+        a.jump(marked);
+        a.place(stopped);
+        a.apply(Operation::Or, R1, STOPPED);
+        a.place(marked);
         a.store(Width::Double, R9, MARKS, R1);
         a.load(Width::Double, R1, R6, 8);
         a.call(Helper::TaskPtRegs);
@@ -256,6 +273,9 @@ impl Maps {
         a.load(Width::Double, R8, R9, BEGIN);
         a.jump_if(R8, Condition::Equal, 0, out);
         a.store(Width::Double, R9, BEGIN, 0);
+        a.load(Width::Double, R1, R9, WAKER);
+        a.store(Width::Double, R10, WAIT + 40, R1);
+        a.store(Width::Double, R9, WAKER, 0);
         a.set_map_value(R3, self.settings.number());
         a.load(Width::Double, R2, R3, WINDOW);
         a.jump_if(R8, Condition::Below, R2, out);
@@ -278,7 +298,35 @@ impl Maps {
         a.exit();
         Some(a)
     }
+
+    /// The program at a wake-up. Argument: the thread that is woken. It runs in the waker, unless
+    /// an interrupt wakes: then the thread that was interrupted is in no system call, and not
+    /// noted.
+    fn waking_program(&self, types: &KernelTypes, targets: &Targets) -> Option<Assembler> {
+        let system_call = types.field("pt_regs", SYSTEM_CALL)?.offset;
+        let mut a = Assembler::default();
+        let out = a.label();
+        a.set(R6, R1);
+        targets.emit_filter(&mut a, out);
+        emit_state(&mut a, &self.threads, 0, false);
+        a.jump_if(R0, Condition::Equal, 0, out);
+        a.set(R9, R0);
+        a.load(Width::Double, R1, R9, BEGIN);
+        a.jump_if(R1, Condition::Equal, 0, out);
+        a.call(Helper::GetCurrentTaskBtf);
+        a.set(R1, R0);
+        a.call(Helper::TaskPtRegs);
+        a.load(Width::Word, R1, R0, system_call);
+        a.jump_if_32(R1, Condition::Equal, -1, out);
+        a.store(Width::Double, R9, WAKER, R7);
+        a.place(out);
+        a.exit();
+        Some(a)
+    }
 }
+
+/// Field of the registers with the number of the system call; below 0 outside of one.
+const SYSTEM_CALL: &str = if cfg!(target_arch = "x86_64") { "orig_ax" } else { "syscallno" };
 
 /// Emits: `R0` = state of the thread that is the argument at an offset.
 fn emit_state(a: &mut Assembler, threads: &Map, argument: i16, create: bool) {
@@ -327,24 +375,28 @@ pub(super) struct Wait {
     pub(super) key: u64,
     pub(super) reason: LeaveReason,
     pub(super) has_stack: bool,
+    /// The thread of a recorded process that ended the wait; 0 for an interrupt, or for another
+    /// program.
+    pub(super) waker: u32,
     /// Where in the program the thread waited.
     pub(super) instruction: u64,
 }
 
 impl Wait {
     pub(super) fn parse(message: &[u8]) -> Option<Wait> {
-        let [ids, begin, key, marks, instruction] = numbers(message)?;
+        let [ids, begin, key, marks, instruction, waker] = numbers(message)?;
         let (process, thread) = ((ids >> 32) as u32, ids as u32);
         let (reason, has_stack) = (reason(marks), has(marks, STACKED));
-        Some(Wait { process, thread, begin, key, reason, has_stack, instruction })
+        Some(Wait { process, thread, begin, key, reason, has_stack, instruction, waker: waker as u32 })
     }
 }
 
 fn reason(marks: u64) -> LeaveReason {
-    match (has(marks, PREEMPTED), has(marks, FAULTED)) {
-        (true, _) => LeaveReason::Preempted,
-        (false, true) => LeaveReason::Faults,
-        (false, false) => LeaveReason::Waits,
+    match marks {
+        _ if has(marks, STOPPED) => LeaveReason::Stopped,
+        _ if has(marks, PREEMPTED) => LeaveReason::Preempted,
+        _ if has(marks, FAULTED) => LeaveReason::Faults,
+        _ => LeaveReason::Waits,
     }
 }
 

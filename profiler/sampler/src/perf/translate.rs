@@ -228,6 +228,9 @@ impl Translator {
             let begin = Origin { time: wait.begin.min(origin.time), ..origin };
             report(record(begin, RecordKind::SwitchedOut { reason: wait.reason, stack }));
         }
+        if wait.waker != 0 {
+            report(record(origin, RecordKind::Woken { waker: wait.waker }));
+        }
         report(record(origin, RecordKind::SwitchedIn { cpu: origin.cpu }));
     }
 
@@ -334,7 +337,7 @@ mod tests {
         let origin = Origin { time: 9, process: 7, thread: 8, ..Origin::default() };
         let mut stacks = |key: u64, marks: u64| {
             let message: Vec<u8> =
-                [7 << 32 | 8, 5, key, marks, 0x99].iter().flat_map(|n: &u64| n.to_ne_bytes()).collect();
+                [7 << 32 | 8, 5, key, marks, 0x99, 0].iter().flat_map(|n: &u64| n.to_ne_bytes()).collect();
             let mut found = Vec::new();
             translator.wait(origin, &message, &mut |record| {
                 if let RecordKind::SwitchedOut { stack, .. } = record.kind {
@@ -349,5 +352,21 @@ mod tests {
         assert_eq!(stacks(2, 1), [None]);
         // The begin of a wait with a stack was reported.
         assert_eq!(stacks(2, 2), []);
+    }
+
+    #[test]
+    fn a_wait_names_the_thread_that_ended_it() {
+        let mut translator = Translator::new(7, false, ModuleFiles::default());
+        let origin = Origin { time: 9, process: 7, thread: 8, ..Origin::default() };
+        let mut wakers = |waker: u64| {
+            let message: Vec<u8> =
+                [7 << 32 | 8, 5, 1, 2, 0x99, waker].iter().flat_map(|n: &u64| n.to_ne_bytes()).collect();
+            let mut found = Vec::new();
+            translator.wait(origin, &message, &mut |record| found.push(record.kind));
+            found
+        };
+        let back = RecordKind::SwitchedIn { cpu: 0 };
+        assert_eq!(wakers(7 << 32 | 12), [RecordKind::Woken { waker: 12 }, back.clone()]);
+        assert_eq!(wakers(0), [back], "by an interrupt, or another program");
     }
 }

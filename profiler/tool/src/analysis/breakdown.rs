@@ -1,7 +1,7 @@
 //! Breakdown of a request's time: each nanosecond of each thread that worked on it has one cause.
 
 use super::activity::{Activity, Interval, walk_stacks};
-use super::requests::Request;
+use super::requests::{NO_THREAD, Request};
 use super::sums::Sums;
 use crate::format::ObjectKind;
 use crate::format::event::OffCpu;
@@ -35,7 +35,10 @@ pub enum Cause {
     },
     /// Off the CPU although it could run.
     Descheduled,
-    /// The thread waited where it waits for work: it did nothing for the request.
+    /// Stopped by a signal or a debugger.
+    Stopped,
+    /// The thread waited where it waits for work, or no thread had the request: what it waited for
+    /// is not known.
     Idle,
     /// In a queue, with no thread working on it; or a future that awaits something, or is ready.
     Queued {
@@ -56,6 +59,7 @@ impl Cause {
             Some(Activity::Call { function, .. }) => Cause::Function { function: *function },
             Some(Activity::Wait { object, lock, site }) => Cause::Wait { object: *object, site: *site, lock: *lock },
             Some(Activity::Off(OffCpu::Runnable)) => Cause::Descheduled,
+            Some(Activity::Off(OffCpu::Stopped)) => Cause::Stopped,
             Some(Activity::Off(OffCpu::Blocked)) => {
                 Cause::Blocked { function: stack.iter().rev().find_map(call).unwrap_or(0) }
             }
@@ -77,7 +81,8 @@ impl Cause {
                 format!("off the CPU, blocked in {}", symbols.location(function, time).function())
             }
             Cause::Descheduled => "off the CPU, though it could run".into(),
-            Cause::Idle => "waiting for an event, its own threads did not work on it".into(),
+            Cause::Stopped => "stopped by a signal or a debugger".into(),
+            Cause::Idle => "waiting for an event or another thread".into(),
             Cause::Queued { queue } => symbols.queue(queue, time),
         }
     }
@@ -124,6 +129,10 @@ pub fn break_down(
 ) -> Breakdown {
     let mut breakdown = Breakdown::default();
     for work in &request.work {
+        if work.thread == NO_THREAD {
+            breakdown.causes.add(Cause::Idle, work.end - work.start);
+            continue;
+        }
         let mut intervals = between(work.thread, work.start, work.end);
         for interval in &intervals {
             if let Activity::Wait { object, lock, site } = interval.activity

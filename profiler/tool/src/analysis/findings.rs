@@ -233,6 +233,7 @@ pub(super) fn findings(
         }
     }
     let descheduled = Cause::Descheduled.describe(symbols, 0);
+    let stopped = Cause::Stopped.describe(symbols, 0);
     let ready = Cause::Queued { queue: Queue::Ready.to_event() }.describe(symbols, 0);
     let mut activities = worker_times.activities(trace, symbols);
     let difference = slow.mean() as f64 - rest.mean() as f64;
@@ -247,7 +248,7 @@ pub(super) fn findings(
             if difference > 0.0 { ((slow_mean - rest_mean) as f64 * 100.0 / difference).min(100.0) } else { 0.0 };
         let (holders, objects) = holders(trace, symbols, pair.blame);
         let mut finding = Finding {
-            of_machine: cause == descheduled,
+            of_machine: cause == descheduled || cause == stopped,
             workers: if cause == ready { std::mem::take(&mut activities) } else { Vec::new() },
             cause,
             slow: slow_mean,

@@ -12,13 +12,14 @@ use super::clock_gaps::ClockGaps;
 use super::helpers::{HelperWork, SHORTEST, Waits, waiting_in};
 use super::idle_stacks::IdleStacks;
 use super::locks::{Hold, Holds};
-use super::requests::Request;
+use super::requests::{NO_THREAD, Request, WorkSpan};
 use super::select::{Selection, Selector};
 use super::sums::Sums;
 use super::thread_history::ThreadHistory;
 use super::weights::RequestWeights;
 use crate::format::event::OffCpu;
 use crate::format::meta::Engine;
+use crate::format::queue::Queue;
 use crate::format::{Event, EventKind};
 use crate::hash::{Map, Set};
 use crate::symbols::Symbols;
@@ -32,6 +33,8 @@ const MOST: usize = 1 << 20;
 const WAKE_UP: u64 = 1_000_000;
 /// Limit of remembered threads.
 const THREADS: usize = 1 << 17;
+/// Limit of functions whose names are looked up.
+const FUNCTIONS: usize = 1 << 16;
 
 /// The past of all threads and locks.
 #[derive(Clone, Debug, Default)]
@@ -44,6 +47,10 @@ pub struct TraceHistory {
     clock_gaps: ClockGaps,
     /// Stacks in which threads wait for work, where the trace has the stacks of switches.
     idle: Option<IdleStacks>,
+    /// Functions of Go's scheduler in which a thread has no goroutine.
+    go_scheduler: Set<u64>,
+    /// Threads by the kernel's id.
+    by_tid: Map<u32, u32>,
 }
 
 impl TraceHistory {
@@ -53,6 +60,7 @@ impl TraceHistory {
         TraceHistory {
             clock_gaps: ClockGaps::from_trace(trace),
             idle: is_sampled.then(IdleStacks::default),
+            by_tid: trace.threads().map(|thread| (thread.tid, thread.number)).collect(),
             ..TraceHistory::default()
         }
     }
@@ -63,6 +71,40 @@ impl TraceHistory {
         let Some(history) = self.threads.get(&work.thread) else { return };
         let waited = history.wait_before(|(_, end)| (work.start.saturating_sub(WAKE_UP)..=work.start).contains(&end));
         idle.learn(&waited, weight);
+        // And where other threads waited that took it over.
+        for (work, _) in request.work[1..].iter().zip(&request.work).filter(|(work, last)| work.thread != last.thread) {
+            let Some(history) = self.threads.get(&work.thread) else { continue };
+            let around = work.start.saturating_sub(WAKE_UP)..=work.start;
+            idle.learn_more(&history.wait_before(|(_, end)| around.contains(&end)), weight);
+        }
+    }
+
+    /// Returns the request with some of its time in queues as time without a thread: that in which
+    /// the thread that took it next waited for work. The request did not queue for that thread.
+    fn with_events<'a>(&self, request: &'a Request) -> Cow<'a, Request> {
+        let unknown = Queue::Unknown.to_event();
+        if request.queued.iter().all(|(queue, ..)| *queue != unknown) {
+            return Cow::Borrowed(request);
+        }
+        let mut request = request.clone();
+        for (queue, from, to) in &mut request.queued {
+            let Some(at) = request.work.iter().position(|work| work.start == *to).filter(|_| *queue == unknown) else {
+                continue;
+            };
+            let thread = request.work[at].thread;
+            let mut rested = *from;
+            walk_stacks(&mut self.between(thread, *from, *to), *from, *to, |stack, _, end| {
+                if self.is_idle(stack) {
+                    rested = end;
+                }
+            });
+            if rested > *from {
+                request.work.insert(at, WorkSpan { thread: NO_THREAD, start: *from, end: rested });
+                *from = rested;
+            }
+        }
+        request.queued.retain(|(_, from, to)| from < to);
+        Cow::Owned(request)
     }
 
     /// Returns the request with a helper's work in place of the time in which its own threads
@@ -71,32 +113,81 @@ impl TraceHistory {
         if self.idle.is_none() || request.latency() < SHORTEST {
             return Cow::Borrowed(request);
         }
-        let mut waits = Waits::default();
-        for (index, work) in request.work.iter().enumerate() {
-            let mut intervals = self.between(work.thread, work.start, work.end);
-            walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
-                if self.is_idle(stack) {
-                    waits.add(index, from, to);
-                }
-            });
-        }
+        let request = self.with_events(request);
+        let (waits, wakers) = self.waits(&request);
         if !waits.are_long() {
-            return Cow::Borrowed(request);
+            return request;
         }
         let mut busiest = HelperWork::default();
-        for (thread, history) in self.threads.iter().filter(|(_, history)| history.may_help(request.start, request.end))
-        {
+        for (thread, history) in &self.threads {
+            let is_waker = wakers.contains(thread);
+            if !is_waker && !self.may_help(history, &request) {
+                continue;
+            }
             // Where it waited before the request. A thread of a scheduler waits in several places.
             let before = waiting_in(&history.wait_before(|(from, _)| from < request.start));
-            let is_rest = |function| before.is_none_or(|before| before == function) || self.calls_wait(function);
+            let is_rest = |stack: &[Activity]| {
+                let waits_as_before = before.is_none() || waiting_in(stack) == before;
+                // A waker has worked, so a wait without another place to compare with is its work's.
+                (waits_as_before && !(is_waker && before.is_none()))
+                    || self.is_idle(stack)
+                    || waiting_in(stack).is_some_and(|function| self.calls_wait(function))
+            };
             let between = |from, to| self.between(*thread, from, to);
             busiest = busiest.busier(HelperWork::find(*thread, &waits, is_rest, between));
         }
-        if busiest.explains(&waits) { Cow::Owned(busiest.within(request)) } else { Cow::Borrowed(request) }
+        if busiest.explains(&waits) { Cow::Owned(busiest.within(&request)) } else { request }
+    }
+
+    /// Returns whether a thread that woke none of the request's could have worked for it.
+    fn may_help(&self, history: &ThreadHistory, request: &Request) -> bool {
+        // Every thread of a Go program serves requests, and goroutines change their threads.
+        let has_goroutine =
+            || !self.go_scheduler.is_empty() && !history.has_requests_between(request.start, request.end);
+        history.may_help(request.start, request.end) || has_goroutine()
+    }
+
+    /// Returns the waits of the request's threads in which another may have worked for it, and the
+    /// threads without requests that woke them.
+    fn waits(&self, request: &Request) -> (Waits, Set<u32>) {
+        let (mut waits, mut wakers) = (Waits::default(), Set::default());
+        for (index, work) in request.work.iter().enumerate() {
+            if work.thread == NO_THREAD {
+                waits.add(index, work.start, work.end);
+                continue;
+            }
+            let helpers = self.wakers(work.thread, work.start, work.end);
+            let mut intervals = self.between(work.thread, work.start, work.end);
+            walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
+                // In the middle of a function it waits for what the waker did.
+                let is_for_helper = || !helpers.is_empty() && !self.wakers(work.thread, to, to).is_empty();
+                if self.is_idle(stack) || waiting_in(stack).is_some() && is_for_helper() {
+                    waits.add(index, from, to);
+                }
+            });
+            wakers.extend(helpers);
+        }
+        (waits, wakers)
+    }
+
+    /// Returns the threads without requests that woke a thread between two times.
+    fn wakers(&self, thread: u32, from: u64, to: u64) -> Vec<u32> {
+        let Some(history) = self.threads.get(&thread) else { return Vec::new() };
+        let numbers = history.wakers_between(from, to).filter_map(|tid| self.by_tid.get(&tid).copied());
+        numbers.filter(|number| self.threads.get(number).is_some_and(ThreadHistory::serves_none)).collect()
     }
 
     fn is_idle(&self, stack: &[Activity]) -> bool {
-        self.idle.as_ref().is_some_and(|idle| idle.contains(stack))
+        let has_no_goroutine = || {
+            let mut functions = stack.iter().filter_map(|activity| match activity {
+                Activity::Call { function, .. } => Some(function),
+                _ => None,
+            });
+            stack.last() == Some(&Activity::Off(OffCpu::Blocked))
+                && functions.any(|function| self.go_scheduler.contains(function))
+        };
+        let Some(idle) = &self.idle else { return false };
+        idle.contains(stack) || !self.go_scheduler.is_empty() && has_no_goroutine()
     }
 
     /// Returns whether threads wait for work in the function, or in one that it calls.
@@ -172,9 +263,10 @@ impl TraceHistory {
     /// CPU is left out: no function of the program is the reason.
     pub fn stacks(&self, request: &Request, mut visit: impl FnMut(&[Activity], u64, u64)) {
         let is_waiting = |stack: &[Activity]| {
-            self.idle.is_some() && (stack.last() == Some(&Activity::Off(OffCpu::Runnable)) || self.is_idle(stack))
+            let of_machine = matches!(stack.last(), Some(Activity::Off(OffCpu::Runnable | OffCpu::Stopped)));
+            self.idle.is_some() && (of_machine || self.is_idle(stack))
         };
-        for work in &request.work {
+        for work in request.worked() {
             let mut intervals = self.between(work.thread, work.start, work.end);
             walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
                 if !is_waiting(stack) {
@@ -225,6 +317,10 @@ fn represented(event: &Event, symbols: &mut Symbols) -> Event {
     event
 }
 
+/// Functions of Go's scheduler in which a thread has no goroutine. A goroutine never blocks its
+/// thread in a futex; the stack of such a wait may be unknown but for that.
+const GO_SCHEDULER: [&str; 4] = ["runtime.schedule", "runtime.findRunnable", "runtime.stopm", "runtime.futex"];
+
 /// Follows a trace.
 #[derive(Debug)]
 pub struct Follower {
@@ -232,6 +328,8 @@ pub struct Follower {
     history: TraceHistory,
     weights: RequestWeights,
     ended: VecDeque<(u64, Request)>,
+    /// Functions whose names were looked up.
+    named: Set<u64>,
 }
 
 impl Follower {
@@ -242,6 +340,7 @@ impl Follower {
             history: TraceHistory::new(trace),
             weights: RequestWeights::new(trace, selection),
             ended: VecDeque::new(),
+            named: Set::default(),
         }
     }
 
@@ -256,7 +355,16 @@ impl Follower {
             let Some((_, request)) = self.ended.pop_front() else { break };
             self.report(&request, symbols, &mut done);
         }
-        self.history.take(&represented(event, symbols));
+        let event = &represented(event, symbols);
+        if let EventKind::Call { function, .. } = event.kind
+            && self.history.idle.is_some()
+            && self.named.len() < FUNCTIONS
+            && self.named.insert(function)
+            && GO_SCHEDULER.contains(&symbols.location(function, event.time).function().as_str())
+        {
+            self.history.go_scheduler.insert(function);
+        }
+        self.history.take(event);
         let ended = &mut self.ended;
         self.selector.event(event, |request| ended.push_back((event.time.saturating_add(GRACE), request)));
     }

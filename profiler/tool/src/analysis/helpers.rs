@@ -1,8 +1,8 @@
 //! Threads that work for a request, but neither read nor answer it: of pools and executors.
 //!
-//! The request's own threads wait for an event meanwhile. A helper is a thread without requests
-//! that is busy in nearly all of this time, and rests otherwise. Does not decide where threads wait
-//! for work.
+//! The request's own threads wait meanwhile. A helper is a thread without requests that is busy in
+//! nearly all of this time, and either wakes one of them or rests otherwise. Does not decide where
+//! threads wait for work.
 
 use super::activity::{Activity, Interval, walk_stacks};
 use super::requests::{Request, WorkSpan};
@@ -15,7 +15,7 @@ const BUSY: u64 = 75;
 /// Limit of a request's waits that are examined.
 const WAITS: usize = 1000;
 
-/// Waits of a request's own threads for an event: index of the span of work, and the time.
+/// Waits of a request's own threads: index of the span of work, and the time.
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     spans: Vec<(usize, u64, u64)>,
@@ -50,11 +50,11 @@ pub(super) struct HelperWork {
 }
 
 impl HelperWork {
-    /// Finds the work of a thread. `is_rest` tells functions in which it waits for work.
+    /// Finds the work of a thread. `is_rest` tells blocked stacks in which it waits for work.
     pub(super) fn find(
         thread: u32,
         waits: &Waits,
-        is_rest: impl Fn(u64) -> bool,
+        is_rest: impl Fn(&[Activity]) -> bool,
         between: impl Fn(u64, u64) -> Vec<Interval>,
     ) -> HelperWork {
         let mut work = HelperWork { thread, ..HelperWork::default() };
@@ -100,11 +100,11 @@ impl HelperWork {
 }
 
 /// Returns whether a thread with this stack works.
-fn is_busy(stack: &[Activity], is_rest: impl Fn(u64) -> bool) -> bool {
+fn is_busy(stack: &[Activity], is_rest: impl Fn(&[Activity]) -> bool) -> bool {
     match stack.last() {
         None => false,
         // A wait within the work, such as for a disk.
-        Some(Activity::Off(OffCpu::Blocked)) => waiting_in(stack).is_some_and(|function| !is_rest(function)),
+        Some(Activity::Off(OffCpu::Blocked)) => waiting_in(stack).is_some() && !is_rest(stack),
         Some(_) => true,
     }
 }
@@ -148,7 +148,7 @@ mod tests {
     }
 
     fn work(helper: &[Interval]) -> HelperWork {
-        HelperWork::find(2, &waits(), |function| function == POP, |_, _| helper.to_vec())
+        HelperWork::find(2, &waits(), |stack| waiting_in(stack) == Some(POP), |_, _| helper.to_vec())
     }
 
     #[test]

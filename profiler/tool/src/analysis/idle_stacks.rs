@@ -42,6 +42,13 @@ impl IdleStacks {
         }
     }
 
+    /// Learns the stack of another wait right before work on a request that [`IdleStacks::learn`]
+    /// has counted.
+    pub(super) fn learn_more(&mut self, stack: &[Activity], weight: u64) {
+        self.requests = self.requests.saturating_sub(weight);
+        self.learn(stack, weight);
+    }
+
     /// Returns whether a thread with this stack waits for work.
     pub(super) fn contains(&self, stack: &[Activity]) -> bool {
         key(stack).is_some_and(|key| self.is_frequent(key))

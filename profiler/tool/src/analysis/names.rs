@@ -97,12 +97,19 @@ const LIBRARIES: [&str; 24] = [
     "leeward_trace",
 ];
 
+/// Methods of futures and closures, which combinators implement by calling the inner one's.
+const PASSED_ON: [&str; 8] =
+    ["poll", "poll_next", "poll_inner", "call", "call_mut", "call_once", "do_call", "catch_unwind"];
+
 /// Returns whether a function is of the standard library, a runtime or a framework.
 pub(crate) fn is_library(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&', '(', '*', '[']);
     let path = ["mut ", "dyn ", "const "].into_iter().fold(path, |path, word| path.strip_prefix(word).unwrap_or(path));
     let (root, _) = path.split_once("::").unwrap_or((path, ""));
     let root = root.split('[').next().unwrap_or(root);
+    // Debug information has methods without the path of their type: `poll<tokio::runtime::…>`.
+    let method = root.split_once('<').filter(|(method, _)| PASSED_ON.contains(method));
+    let root = method.map_or(root, |(_, parameter)| parameter);
     name.contains("::") && LIBRARIES.contains(&root)
 }
 
@@ -124,9 +131,6 @@ pub(crate) fn without_parameters(name: &str) -> String {
 
 /// Returns whether `outer`, which spends all of its time in `inner`, is a wrapper by its name.
 pub(crate) fn wraps(outer: &str, inner: &str) -> bool {
-    /// Methods of futures and closures, which combinators implement by calling the inner one's.
-    const PASSED_ON: [&str; 8] =
-        ["poll", "poll_next", "poll_inner", "call", "call_mut", "call_once", "do_call", "catch_unwind"];
     let last = last_part(outer);
     outer != inner
         && outer.contains("::")
@@ -144,10 +148,13 @@ mod tests {
             "<tokio::net::tcp::stream::TcpStream as tokio::io::AsyncRead>::poll_read",
             "<&mut core::future::Ready<app::Order> as core::future::Future>::poll",
             "<dyn core::any::Any>::type_id",
+            "poll<tokio::runtime::blocking::task::BlockingTask<fn()>, tokio::runtime::blocking::BlockingSchedule>",
         ] {
             assert!(is_library(name), "{name}");
         }
-        for name in ["app::serve", "<app::Store as tower::Service<R>>::call", "tokio_app::main", "poll", ""] {
+        for name in
+            ["app::serve", "<app::Store as tower::Service<R>>::call", "tokio_app::main", "poll", "", "sort<app::Row>"]
+        {
             assert!(!is_library(name), "{name}");
         }
     }

@@ -18,6 +18,9 @@ const FREE_LISTS_MAX: usize = 1 << 10;
 /// Number of threads from which threads without a request are removed.
 const THREADS: usize = 1 << 12;
 
+/// Stands for a thread in a span of time in which no thread is known to have worked.
+pub(crate) const NO_THREAD: u32 = u32::MAX;
+
 /// Work of a thread on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WorkSpan {
@@ -53,6 +56,11 @@ pub struct Request {
 }
 
 impl Request {
+    /// Returns the spans in which a thread is known to have worked.
+    pub(crate) fn worked(&self) -> impl Iterator<Item = &WorkSpan> {
+        self.work.iter().filter(|work| work.thread != NO_THREAD)
+    }
+
     /// Returns the request's latency, without `idle`.
     pub fn latency(&self) -> u64 {
         self.end.saturating_sub(self.start).saturating_sub(self.idle)

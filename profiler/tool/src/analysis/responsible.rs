@@ -11,8 +11,58 @@ use crate::symbols::Location;
 /// Modules of the C and C++ libraries, and the kernel's: beginnings of their files' names.
 const SYSTEM_MODULES: [&str; 9] =
     ["libc.so", "libc-", "ld-", "libpthread", "libm.so", "libm-", "libstdc++", "libgcc_s", "[vdso]"];
-/// Beginnings of the names of the Go runtime's functions.
-const GO_RUNTIME: [&str; 4] = ["runtime.", "internal/runtime/", "runtime/", "syscall."];
+/// First parts of the paths of packages in Go's standard library. Other packages' paths begin with
+/// a domain, or are the program's own.
+const GO_PACKAGES: [&str; 46] = [
+    "archive",
+    "bufio",
+    "bytes",
+    "cmp",
+    "compress",
+    "container",
+    "context",
+    "crypto",
+    "database",
+    "debug",
+    "embed",
+    "encoding",
+    "errors",
+    "expvar",
+    "flag",
+    "fmt",
+    "go",
+    "hash",
+    "html",
+    "image",
+    "index",
+    "internal",
+    "io",
+    "iter",
+    "log",
+    "maps",
+    "math",
+    "mime",
+    "net",
+    "os",
+    "path",
+    "reflect",
+    "regexp",
+    "runtime",
+    "slices",
+    "sort",
+    "strconv",
+    "strings",
+    "sync",
+    "syscall",
+    "testing",
+    "text",
+    "time",
+    "unicode",
+    "unique",
+    "vendor",
+];
+/// Ends of the names of C functions that the compiler split or specialised: `sort.part.0`.
+const COMPILERS_PARTS: [&str; 5] = [".part.", ".isra.", ".constprop.", ".cold", ".lto_priv"];
 
 /// A call on the path to the difference.
 #[derive(Clone, Debug)]
@@ -36,7 +86,7 @@ impl PathCall {
         let module = location.module.clone();
         let is_system =
             module.as_deref().is_some_and(|module| SYSTEM_MODULES.iter().any(|begin| module.starts_with(begin)));
-        let is_runtime = GO_RUNTIME.iter().any(|begin| name.starts_with(begin)) || is_library(&name);
+        let is_runtime = is_of_go(&name) || is_library(&name);
         let is_named = !location.frames.is_empty();
         PathCall { module, is_named, is_system: is_system || is_runtime, waits_for_work, is_apart }
     }
@@ -46,15 +96,26 @@ impl PathCall {
     }
 }
 
+/// Returns whether a function is of Go's runtime or standard library.
+fn is_of_go(name: &str) -> bool {
+    let (package, _) = name.split_once(['/', '.']).unwrap_or(("", ""));
+    GO_PACKAGES.contains(&package) && !name.contains("::") && !COMPILERS_PARTS.iter().any(|part| name.contains(part))
+}
+
 /// Returns the index of the call to name, in `path` and then `below`. The last call of `path` is
 /// the innermost that contains the difference, and those `below` take most of its time.
 ///
-/// It is the innermost function of the program that doesn't wait for work, too. If that has no
-/// name, it is the nearest named one around it in the same module that ordinary requests are not
-/// seen in, or else the first named one that it calls.
+/// It is the innermost function of the program that doesn't wait for work, too; without one on the
+/// path, the first below. If that has no name, it is the nearest named one around it in the same
+/// module that ordinary requests are not seen in, or else the first named one that it calls.
 pub(super) fn responsible(path: &[PathCall], below: &[PathCall]) -> usize {
     let last = path.len().saturating_sub(1);
     let own = path.iter().rposition(|call| !call.is_general());
+    if own.is_none()
+        && let Some(called) = below.iter().position(|call| call.is_named && !call.is_general())
+    {
+        return path.len() + called;
+    }
     let own = own.or_else(|| path.iter().rposition(|call| !call.is_system)).unwrap_or(last);
     if path.get(own).is_none_or(|call| call.is_named) {
         return own;
@@ -116,6 +177,8 @@ mod tests {
         let path = [call(true, false, false), call(false, false, true)];
         assert_eq!(responsible(&path, &[call(false, false, true), call(true, false, true)]), 3);
         assert_eq!(responsible(&path, &[call(true, true, true), call(true, false, false)]), 1);
+        // A runtime that does nothing but call the program's function.
+        assert_eq!(responsible(&[call(true, true, true)], &[call(true, true, true), call(true, false, true)]), 2);
         assert_eq!(responsible(&[call(true, false, true)], &[call(true, false, true)]), 0);
     }
 
@@ -136,6 +199,10 @@ mod tests {
         };
         let is_general = |module, function| PathCall::new(&location(module, function), false, true).is_general();
         assert!(is_general("libc.so.6", "memcpy") && is_general("service", "runtime.mallocgc"));
+        assert!(is_general("service", "crypto/internal/fips140/sha256.blockSHANI"));
+        assert!(is_general("service", "net/http.(*conn).serve") && is_general("service", "sort.Slice"));
+        assert!(!is_general("service", "github.com/a/b.Sort") && !is_general("service", "service/report.Make"));
+        assert!(!is_general("app", "sort.part.0") && !is_general("app", "log"));
         assert!(is_general("app", "core::slice::sort::stable::sort"));
         assert!(!is_general("libz.so.1.2.13", "deflate") && !is_general("service", "main.report"));
         assert!(PathCall::new(&location("app", "wait"), true, true).is_general());

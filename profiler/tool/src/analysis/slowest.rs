@@ -89,7 +89,7 @@ pub fn slowest(
         }
         let mut causes: Vec<(String, u64)> = causes.into_iter().collect();
         causes.sort_by_key(|(_, nanos)| Reverse(*nanos));
-        let mut threads: Vec<u32> = request.work.iter().map(|work| work.thread).collect();
+        let mut threads: Vec<u32> = request.worked().map(|work| work.thread).collect();
         threads.sort_unstable();
         threads.dedup();
         slowest.push(SlowRequest {

@@ -9,8 +9,8 @@ use super::clock_gaps::ClockGaps;
 use crate::format::event::OffCpu;
 use crate::format::{Event, EventKind};
 
-/// Limit of remembered blocked spans per thread.
-const BLOCKED_MAX: usize = 64;
+/// Limit of remembered blocked spans, wake-ups and requests per thread.
+const REMEMBERED: usize = 64;
 /// A thread that is on a CPU for more than such a share of its life is no helper, in per cent: it
 /// would be busy in any wait.
 const HELPER_BUSY: u64 = 40;
@@ -23,6 +23,10 @@ pub(crate) struct ThreadHistory {
     off_cpu: Option<(u64, OffCpu)>,
     /// Recent blocked spans: start, end.
     blocked: VecDeque<(u64, u64)>,
+    /// Recent wake-ups by threads of the program: time, and the waker's id.
+    wakers: VecDeque<(u64, u32)>,
+    /// Recent times at which it began or ended a request.
+    requests: VecDeque<u64>,
     /// It began requests.
     serves: bool,
     /// When it first left its CPU, and its blocked time since then.
@@ -52,26 +56,34 @@ impl ThreadHistory {
                 self.off_cpu = Some((now, why));
                 self.since.get_or_insert(now);
             }
-            EventKind::RequestStart { .. } => self.serves = true,
-            EventKind::Woken { .. } => {
+            EventKind::RequestStart { .. } => {
+                self.serves = true;
+                remember(&mut self.requests, now);
+            }
+            EventKind::RequestEnd { .. } => remember(&mut self.requests, now),
+            EventKind::Woken { waker } => {
+                if waker != 0 {
+                    remember(&mut self.wakers, (now, waker));
+                }
                 if let Some((since, OffCpu::Blocked)) = self.off_cpu {
-                    self.push(since, now, now, Activity::Off(OffCpu::Blocked));
+                    self.add_off(since, now, OffCpu::Blocked);
                     self.off_cpu = Some((now, OffCpu::Runnable));
                 }
             }
             EventKind::SwitchedIn { .. } => {
                 if let Some((since, why)) = self.off_cpu.take() {
-                    self.push(since, now, now, Activity::Off(why));
-                    if why == OffCpu::Blocked {
-                        if self.blocked.len() >= BLOCKED_MAX {
-                            self.blocked.pop_front();
-                        }
-                        self.blocked.push_back((since, now));
-                        self.blocked_total += now.saturating_sub(since);
-                    }
+                    self.add_off(since, now, why);
                 }
             }
             _ => {}
+        }
+    }
+
+    fn add_off(&mut self, since: u64, now: u64, why: OffCpu) {
+        self.push(since, now, now, Activity::Off(why));
+        if why == OffCpu::Blocked {
+            remember(&mut self.blocked, (since, now));
+            self.blocked_total += now.saturating_sub(since);
         }
     }
 
@@ -127,6 +139,21 @@ impl ThreadHistory {
         !self.serves && rests > start && life.saturating_sub(blocked) * 100 <= life * HELPER_BUSY
     }
 
+    /// Returns whether the thread has begun no request so far.
+    pub(super) fn serves_none(&self) -> bool {
+        !self.serves
+    }
+
+    /// Returns whether the thread began or ended a request between two times.
+    pub(super) fn has_requests_between(&self, from: u64, to: u64) -> bool {
+        self.requests.iter().any(|time| (from..=to).contains(time))
+    }
+
+    /// Returns the ids of the program's threads that woke this one between two times.
+    pub(super) fn wakers_between(&self, from: u64, to: u64) -> impl Iterator<Item = u32> {
+        self.wakers.iter().filter(move |(time, _)| (from..=to).contains(time)).map(|(_, waker)| *waker)
+    }
+
     /// Returns the stack of the latest wait for which the condition is true; empty without one.
     pub(super) fn wait_before(&self, is_meant: impl Fn((u64, u64)) -> bool) -> Vec<Activity> {
         let mut waited = Vec::new();
@@ -145,4 +172,12 @@ impl ThreadHistory {
         let later = self.intervals.range(first..);
         later.filter(|interval| interval.end > from && interval.start < to).copied().collect()
     }
+}
+
+/// Adds to a list whose length is limited.
+fn remember<T>(recent: &mut VecDeque<T>, one: T) {
+    if recent.len() >= REMEMBERED {
+        recent.pop_front();
+    }
+    recent.push_back(one);
 }

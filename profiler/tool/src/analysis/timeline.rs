@@ -411,7 +411,7 @@ fn bar_kind(activity: Activity) -> BarKind {
         Activity::Call { .. } => BarKind::Call,
         Activity::Wait { .. } => BarKind::Wait,
         Activity::Off(OffCpu::Blocked) => BarKind::Blocked,
-        Activity::Off(OffCpu::Runnable) => BarKind::Descheduled,
+        Activity::Off(OffCpu::Runnable | OffCpu::Stopped) => BarKind::Descheduled,
     }
 }
 
@@ -435,6 +435,7 @@ fn described(symbols: &mut Symbols, interval: &Interval) -> (String, String) {
         ),
         Activity::Off(OffCpu::Blocked) => ("off the CPU, blocked".into(), String::new()),
         Activity::Off(OffCpu::Runnable) => ("off the CPU, though it could run".into(), String::new()),
+        Activity::Off(OffCpu::Stopped) => ("stopped by a signal or a debugger".into(), String::new()),
     }
 }
 

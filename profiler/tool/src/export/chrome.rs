@@ -50,7 +50,7 @@ pub(super) fn export(
         }
         ExportItem::Request(request) => {
             let id = format!("{:#x}", request.id);
-            let tid = request.work.first().map_or(0, |work| tid(work.thread));
+            let tid = request.worked().next().map_or(0, |work| tid(work.thread));
             let name = format!("request {}", request.id);
             put(
                 json!({"ph": "b", "cat": "request", "id": id, "name": name, "pid": pid, "tid": tid, "ts": micros(request.start)}),

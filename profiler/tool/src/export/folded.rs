@@ -7,6 +7,7 @@ use std::io::Write;
 use super::{ExportError, Options, follow};
 use crate::analysis::Activity;
 use crate::analysis::activity::walk_stacks;
+use crate::analysis::requests::NO_THREAD;
 use crate::format::event::OffCpu;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace};
@@ -31,13 +32,16 @@ pub(super) fn export(
             let stack = if stacks.len() < STACKS || stacks.contains_key(&stack) { stack } else { OTHERS.into() };
             *stacks.entry(stack).or_default() += nanos;
         };
-        for work in &request.work {
+        for work in request.worked() {
             let mut intervals = history.between(work.thread, work.start, work.end);
             walk_stacks(&mut intervals, work.start, work.end, |stack, from, to| {
                 let names = stack.iter().map(|activity| name(symbols, activity, request.end));
                 let line = std::iter::once("request".to_string()).chain(names).collect::<Vec<_>>().join(";");
                 add(line, to - from);
             });
+        }
+        for work in request.work.iter().filter(|work| work.thread == NO_THREAD) {
+            add("request;waiting for an event or another thread".into(), work.end - work.start);
         }
         for (_, from, to) in &request.queued {
             add("request;in a queue".into(), to - from);
@@ -57,6 +61,7 @@ fn name(symbols: &mut Symbols, activity: &Activity, time: u64) -> String {
         }
         Activity::Off(OffCpu::Blocked) => "off the CPU: blocked".into(),
         Activity::Off(OffCpu::Runnable) => "off the CPU: runnable".into(),
+        Activity::Off(OffCpu::Stopped) => "off the CPU: stopped".into(),
     };
     name.replace([';', '\n'], ",")
 }

@@ -204,6 +204,7 @@ fn named(symbols: &mut Symbols, interval: &Interval) -> (String, &'static str) {
         Activity::Wait { object, .. } => (format!("wait: {}", object.name()), "wait"),
         Activity::Off(OffCpu::Blocked) => ("off CPU: blocked".into(), "sched"),
         Activity::Off(OffCpu::Runnable) => ("off CPU: runnable".into(), "sched"),
+        Activity::Off(OffCpu::Stopped) => ("off CPU: stopped".into(), "sched"),
     }
 }
 

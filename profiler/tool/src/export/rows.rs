@@ -67,7 +67,11 @@ impl EventRow {
             EventKind::RemoteCall { id, span, .. } => EventRow { id: Some(id), object: span, ..plain("remote call") },
             EventKind::RemoteAnswer { id, span } => EventRow { id: Some(id), object: span, ..plain("remote answer") },
             EventKind::SwitchedOut { cpu, reason: why, .. } => {
-                let kind = if why == OffCpu::Runnable { "switched out, runnable" } else { "switched out, blocked" };
+                let kind = match why {
+                    OffCpu::Blocked => "switched out, blocked",
+                    OffCpu::Runnable => "switched out, runnable",
+                    OffCpu::Stopped => "switched out, stopped",
+                };
                 EventRow { cpu: Some(cpu), ..plain(kind) }
             }
             EventKind::SwitchedIn { cpu } => EventRow { cpu: Some(cpu), ..plain("switched in") },

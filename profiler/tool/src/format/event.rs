@@ -250,6 +250,8 @@ pub enum OffCpu {
     Blocked,
     /// The thread could run, but another one does.
     Runnable,
+    /// A signal or a debugger has stopped the thread.
+    Stopped,
 }
 
 /// Pairs of addresses that a block has used; reader and writer keep the same table.
@@ -352,7 +354,7 @@ const KNOWN: u8 = 0x80;
 const CUT: u8 = 0x40;
 const EARLY: u8 = 0x20;
 /// Valid marks of each kind.
-const MARKS: [u8; 16] = [0, 0xE0, 0xF0, 0xF0, 0xF0, 0xF0, 0x80, 0x80, 0, 0, 0x10, 0, 0, 0, 0, 0xF0];
+const MARKS: [u8; 16] = [0, 0xE0, 0xF0, 0xF0, 0xF0, 0xF0, 0x80, 0x80, 0, 0, 0x30, 0, 0, 0, 0, 0xF0];
 
 /// Receives decoded events.
 ///
@@ -532,7 +534,11 @@ impl Decoder {
             }
             9 => EventKind::RequestEndAll,
             10 => {
-                let why = if marks == 0 { OffCpu::Blocked } else { OffCpu::Runnable };
+                let why = match marks {
+                    0 => OffCpu::Blocked,
+                    0x10 => OffCpu::Runnable,
+                    _ => OffCpu::Stopped,
+                };
                 EventKind::SwitchedOut { cpu: narrow(cursor)?, next: narrow(cursor)?, reason: why }
             }
             11 => EventKind::Woken { waker: narrow(cursor)? },

@@ -171,7 +171,11 @@ impl Encoder {
             EventKind::SwitchedOut { cpu, next, reason: why } => {
                 put_varint(&mut self.body, u64::from(cpu));
                 put_varint(&mut self.body, u64::from(next));
-                10 | if why == OffCpu::Runnable { 0x10 } else { 0 }
+                match why {
+                    OffCpu::Blocked => 10,
+                    OffCpu::Runnable => 0x10 | 10,
+                    OffCpu::Stopped => 0x20 | 10,
+                }
             }
             EventKind::Woken { waker: by } => {
                 put_varint(&mut self.body, u64::from(by));

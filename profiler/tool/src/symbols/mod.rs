@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use crate::analysis::names;
 use crate::format::meta::{Engine, Module};
+use crate::hash::Map;
 use crate::trace::Trace;
 use awaited::AwaitPlaces;
 use perf_map::PerfMap;
@@ -129,6 +130,9 @@ pub struct Symbols {
     is_sampled: bool,
     perf_map: PerfMap,
     locations: HashMap<(u64, usize), Rc<Location>>,
+    /// See [`Symbols::representative`]: by module and address.
+    representatives: Map<(Option<usize>, u64), u64>,
+    first_functions: HashMap<(String, u64), u64>,
     await_places: AwaitPlaces,
 }
 
@@ -172,6 +176,8 @@ impl Symbols {
             folders,
             exact_callers,
             is_sampled: trace.header().engine == Engine::Samples,
+            representatives: Map::default(),
+            first_functions: HashMap::new(),
             perf_map,
             locations: HashMap::new(),
             await_places: AwaitPlaces::new(trace),
@@ -263,15 +269,31 @@ impl Symbols {
         program.is_some_and(|index| self.load(index).table.defines(symbol))
     }
 
-    /// Returns the function that stands for this one: one for all that were compiled while the
-    /// program ran and have no names. Samples show them as addresses.
+    /// Returns the function that stands for this one in samples, which show addresses: the first
+    /// with this name of those that were compiled while the program ran, the first at this place of
+    /// a file that was mapped again, and one for all that have no names.
     pub fn representative(&mut self, function: u64, time: u64) -> u64 {
         // The recorder tells of all files that were mapped.
-        let is_unnamed = self.is_sampled
-            && !self.modules.is_empty()
-            && self.module(function, time).is_none()
-            && self.perf_map.find(function).is_none();
-        if is_unnamed { UNNAMED } else { function }
+        if !self.is_sampled || self.modules.is_empty() {
+            return function;
+        }
+        let module = self.module(function, time);
+        if let Some(first) = self.representatives.get(&(module, function)) {
+            return *first;
+        }
+        let identity = match module {
+            Some(index) => {
+                let Module { bias, path, .. } = &self.modules[index].module;
+                Some((path.clone(), function.wrapping_sub(*bias)))
+            }
+            None => self.perf_map.find(function).map(|(_, frame)| (frame.function, 0)),
+        };
+        let first = identity.map_or(UNNAMED, |identity| *self.first_functions.entry(identity).or_insert(function));
+        if self.representatives.len() >= REMEMBERED {
+            self.representatives.clear();
+        }
+        self.representatives.insert((module, function), first);
+        first
     }
 
     fn module(&self, address: u64, time: u64) -> Option<usize> {

@@ -3,10 +3,10 @@
 
 use crate::support::*;
 use leeward_profile::analysis::Selection;
-use leeward_profile::analysis::tail::{by_label, tail};
+use leeward_profile::analysis::tail::{Tail, by_label, tail};
 use leeward_profile::format::EventKind;
 use leeward_profile::format::event::{Extent, OffCpu};
-use leeward_profile::format::meta::Engine;
+use leeward_profile::format::meta::{Engine, Thread};
 use leeward_profile::format::write::TraceWriter;
 use leeward_profile::stats;
 use leeward_profile::trace::ignore_progress;
@@ -137,7 +137,7 @@ fn a_request_that_waits_where_its_thread_waits_for_work_is_nobodys() {
     let tail = tail_of(folder.path());
     assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
     let first = &tail.findings[0];
-    assert_eq!(first.cause, "waiting for an event, its own threads did not work on it");
+    assert_eq!(first.cause, "waiting for an event or another thread");
     assert!(first.explains > 50.0 && first.in_rest == 0.0, "{first:?}");
     assert_eq!(tail.findings[1].cause, format!("in {WRITE:#x}"));
 }
@@ -189,8 +189,117 @@ fn a_thread_that_is_busy_at_all_times_or_for_a_part_helps_nobody() {
         let folder = with_a_helper(busy);
         let tail = tail_of(folder.path());
         assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
-        assert_eq!(tail.findings[0].cause, "waiting for an event, its own threads did not work on it");
+        assert_eq!(tail.findings[0].cause, "waiting for an event or another thread");
     }
+}
+
+/// Writes a wait of a thread in a function; `waker` ends it.
+fn wait(writer: &mut TraceWriter, thread: u32, function: u64, (from, to): (u64, u64), waker: Option<u32>) {
+    writer.event(thread, from, switched_out(OffCpu::Blocked)).unwrap();
+    if let Some(waker) = waker {
+        writer.event(thread, to, EventKind::Woken { waker }).unwrap();
+    }
+    writer.event(thread, to, EventKind::SwitchedIn { cpu: 0 }).unwrap();
+    writer.event(thread, to, call(function, to - from)).unwrap();
+}
+
+/// Writes a trace of samples: threads are `WORKER` with the id 70 and others with the ids after it.
+fn of_threads(count: u32, write: impl FnOnce(&mut TraceWriter)) -> Tail {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = setup();
+    config.header.engine = Engine::Samples;
+    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
+    let thread =
+        |number| Thread { number: WORKER + number, tid: 70 + number, started: None, ended: None, name: String::new() };
+    writer.threads(&(0..count).map(thread).collect::<Vec<_>>()).unwrap();
+    write(&mut writer);
+    writer.finish(3_000_000_000).unwrap();
+    tail_of(folder.path())
+}
+
+/// A handler waits in `WRITE` for a thread of a pool, which is busy at all times. Who wakes the
+/// handler?
+fn handler_waits_for_a_busy_thread(waker: Option<u32>) -> Tail {
+    of_threads(2, |writer| {
+        for id in 1..=1000_u64 {
+            let start = id * 1_000_000;
+            wait(writer, WORKER, PARSE, (start - 400_000, start - 1_000), None);
+            writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+            let mut end = start + 10_000;
+            if id % 50 == 0 {
+                end = start + 320_000;
+                wait(writer, WORKER, WRITE, (start + 5_000, end - 4_000), waker);
+                writer.event(WORKER + 1, end - 4_000, call(SNAPSHOT, 311_000)).unwrap();
+            }
+            writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_busy_thread_that_wakes_the_requests_thread_worked_for_it() {
+    let tail = handler_waits_for_a_busy_thread(Some(71));
+    assert_eq!(tail.culprit.unwrap().function, format!("{SNAPSHOT:#x}"));
+    assert!(tail.findings[0].explains > 90.0, "{:?}", tail.findings[0]);
+    for waker in [None, Some(99)] {
+        let tail = handler_waits_for_a_busy_thread(waker);
+        assert_eq!(tail.findings[0].cause, format!("off the CPU, blocked in {WRITE:#x}"));
+    }
+}
+
+/// Each 50th request waits for a timer without a thread; then another thread answers it. That waits
+/// in `PARSE`, or is in `WRITE` all the time.
+fn without_a_thread(is_idle: bool) -> Tail {
+    of_threads(2, |writer| {
+        for id in 1..=1000_u64 {
+            let start = id * 1_000_000;
+            wait(writer, WORKER, PARSE, (start - 400_000, start - 1_000), None);
+            writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+            let mut end = start + 10_000;
+            if id % 50 == 0 {
+                end = start + 320_000;
+                writer.event(WORKER, start + 5_000, EventKind::RequestBlock { id, queue: None }).unwrap();
+                if is_idle {
+                    wait(writer, WORKER + 1, PARSE, (start - 300_000, end - 10_000), None);
+                } else {
+                    writer.event(WORKER + 1, end - 10_000, call(WRITE, 400_000)).unwrap();
+                }
+                writer.event(WORKER + 1, end - 10_000, EventKind::RequestStart { id, queue: None }).unwrap();
+                writer.event(WORKER + 1, end, EventKind::RequestEnd { id }).unwrap();
+                continue;
+            }
+            writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
+        }
+    })
+}
+
+#[test]
+fn a_request_does_not_queue_for_a_thread_that_waits_for_work() {
+    for (is_idle, cause) in [(true, "waiting for an event or another thread"), (false, "in a queue")] {
+        let tail = without_a_thread(is_idle);
+        assert_eq!(tail.findings[0].cause, cause);
+        assert!(tail.findings[0].explains > 90.0, "{:?}", tail.findings[0]);
+    }
+}
+
+#[test]
+fn time_in_which_the_program_is_stopped_is_the_machines() {
+    let tail = of_threads(1, |writer| {
+        for id in 1..=1000_u64 {
+            let start = id * 1_000_000;
+            writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+            let mut end = start + 10_000;
+            if id % 50 == 0 {
+                end = start + 320_000;
+                writer.event(WORKER, start + 5_000, switched_out(OffCpu::Stopped)).unwrap();
+                writer.event(WORKER, end - 5_000, EventKind::SwitchedIn { cpu: 0 }).unwrap();
+            }
+            writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
+        }
+    });
+    let first = &tail.findings[0];
+    assert_eq!((first.cause.as_str(), first.of_machine), ("stopped by a signal or a debugger", true));
+    assert!(tail.culprit.is_none());
 }
 
 #[test]

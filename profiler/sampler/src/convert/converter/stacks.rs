@@ -56,7 +56,11 @@ impl Converter {
             state.calls.set_around_wait(if around > 0 { around } else { stack.len() - 1 });
         }
         state.left(time, why == LeaveReason::Preempted);
-        let reason = if why == LeaveReason::Preempted { OffCpu::Runnable } else { OffCpu::Blocked };
+        let reason = match why {
+            LeaveReason::Preempted => OffCpu::Runnable,
+            LeaveReason::Stopped => OffCpu::Stopped,
+            LeaveReason::Waits | LeaveReason::Faults => OffCpu::Blocked,
+        };
         writer.event(number, time, EventKind::SwitchedOut { cpu: state.cpu, next: 0, reason })
     }
 

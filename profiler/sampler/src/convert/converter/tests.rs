@@ -227,7 +227,12 @@ fn the_disk_stays_within_its_budget() {
 
 fn any_record() -> impl Strategy<Value = Record> {
     let stack = || prop::collection::vec(any::<u64>(), 0..4).prop_map(Arc::from);
-    let reason = prop::sample::select(vec![LeaveReason::Preempted, LeaveReason::Waits, LeaveReason::Faults]);
+    let reason = prop::sample::select(vec![
+        LeaveReason::Preempted,
+        LeaveReason::Waits,
+        LeaveReason::Faults,
+        LeaveReason::Stopped,
+    ]);
     let id = 0_u64..4;
     let kind = prop_oneof![
         stack().prop_map(|stack| RecordKind::Sample { stack }),
