@@ -128,10 +128,9 @@ impl TraceHistory {
             let before = waiting_in(&history.wait_before(|(from, _)| from < request.start));
             let is_rest = |stack: &[Activity]| {
                 let waits_as_before = before.is_none() || waiting_in(stack) == before;
-                // A waker has worked, so a wait without another place to compare with is its work's.
-                (waits_as_before && !(is_waker && before.is_none()))
-                    || self.is_idle(stack)
-                    || waiting_in(stack).is_some_and(|function| self.calls_wait(function))
+                // A waker has worked: its only waits are within its work.
+                let is_place = waits_as_before && !(is_waker && before.is_none());
+                is_place || self.is_idle(stack) || waiting_in(stack).is_some_and(|function| self.calls_wait(function))
             };
             let between = |from, to| self.between(*thread, from, to);
             busiest = busiest.busier(HelperWork::find(*thread, &waits, is_rest, between));
