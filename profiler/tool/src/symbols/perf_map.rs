@@ -122,7 +122,10 @@ fn frame(name: &str) -> Frame {
     let Some(script) = script else { return whole() };
     // How the function was compiled: the same function may be there several times.
     let script = script.trim_start_matches(['*', '~', '^', '+', '\'']);
-    let Some((function, place)) = script.rsplit_once(' ') else { return whole() };
+    // Code without a file has a place with blanks: `[worker eval]:2:27`.
+    let bracket = script.rfind(" [").filter(|at| script[*at..].contains("]:"));
+    let Some(blank) = bracket.or_else(|| script.rfind(' ')) else { return whole() };
+    let (function, place) = (&script[..blank], &script[blank + 1..]);
     let function = if function.is_empty() { "(anonymous)" } else { function };
     let mut parts = place.rsplitn(3, ':');
     let (_column, line, file) = (parts.next(), parts.next().and_then(|line| line.parse().ok()), parts.next());
@@ -152,6 +155,7 @@ mod tests {
         assert_eq!(shown("py::Store.look_up:/srv/app.py"), "Store.look_up|/srv/app.py|");
         assert_eq!(shown("JS:*handle file:///srv/app.js:12:5"), "handle|file:///srv/app.js|12");
         assert_eq!(shown("LazyCompile:~ /srv/app.js:3:1"), "(anonymous)|/srv/app.js|3");
+        assert_eq!(shown("JS:~report [worker eval]:2:27"), "report|[worker eval]|2");
         assert_eq!(shown("Builtin:ArrayMap"), "Builtin:ArrayMap||");
         assert_eq!(shown("com.example.Store::lookUp"), "com.example.Store::lookUp||");
     }
