@@ -141,6 +141,13 @@ impl OpenTrace {
     pub(super) fn kept_note(&self) -> String {
         let Some(totals) = self.trace.request_totals().last() else { return String::new() };
         let RequestTotals { seen, slow, sampled, .. } = totals;
+        if self.trace.all_requests().is_none() {
+            let text = format!(
+                "Of {seen} requests the recorder chose {}, but the trace lacks a part of these: all numbers are of the rest.",
+                slow + sampled
+            );
+            return wrap(&text, 0, WIDTH);
+        }
         let others = match sampled {
             0 => "none of the others".into(),
             sampled => format!("{sampled} of the others, which stand for all"),
