@@ -69,7 +69,7 @@ class Truth:
         return 0.0
 
     def around(self, instant):
-        """Least and greatest age in ms within the BACK seconds before."""
+        """Least, greatest and median age in ms within the BACK seconds before an instant."""
         seen = [self.at(instant - BACK * i / 30) for i in range(31)]
         return min(seen), max(seen), statistics.median(seen)
 

@@ -14,7 +14,8 @@ def silence(*_):
 
 
 def answer(query):
-    """Response to a query: the same question, and for type A one record that points back to the name at offset 12."""
+    """Response to a query: its question, and for type A one record, which points back to the name
+    at offset 12."""
     end = query.index(b"\0", 12) + 5
     record = b""
     if query[end - 4:end - 2] == b"\0\1":
