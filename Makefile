@@ -154,6 +154,7 @@ faults: setup
 	tests/faults/examine --leeward $(or $(LEEWARD),target/release/leeward) $(ARGS)
 
 faults-short: setup
+	python3 -m unittest discover tests/faults/driver
 	$(if $(LEEWARD),,cargo build --locked -p leeward)
 	tests/faults/examine --leeward $(or $(LEEWARD),target/debug/leeward) \
 	    --only lock/c --only downstream/python --only stopped/c --only accept/c --only quota/c

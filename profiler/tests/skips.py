@@ -13,7 +13,7 @@ def required():
     words = [word.strip() for word in os.environ.get("LEEWARD_REQUIRE", "").split(",") if word.strip()]
     for word in words:
         if word not in KNOWN:
-            sys.exit(f"LEEWARD_REQUIRE: `{word}` is nothing that tests need (known: {', '.join(KNOWN)})")
+            sys.exit(f"LEEWARD_REQUIRE: unknown requirement `{word}` (known: {', '.join(KNOWN)})")
     return words
 
 

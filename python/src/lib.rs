@@ -32,7 +32,7 @@ use pyo3::types::PyDict;
 #[pymodule]
 fn _leeward(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
-    module.add("RECORDING", pyo3::types::PyBytes::new(module.py(), read::MAGIC))?;
+    module.add("RECORDING", pyo3::types::PyBytes::new(module.py(), &leeward_recording::MAGIC))?;
     module.add_class::<scenario::Scenario>()?;
     module.add_class::<results::Results>()?;
     module.add_class::<table::Table>()?;

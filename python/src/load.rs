@@ -39,12 +39,20 @@ impl Buckets {
     }
 
     fn add(&mut self, other: &Buckets) {
-        other.buckets.iter().for_each(|(value, count)| *self.buckets.entry(*value).or_default() += count);
+        add_counts(&mut self.buckets, &other.buckets);
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
     fn distribution(&self) -> Distribution {
         Distribution::from_buckets(self.buckets.iter().map(|(value, count)| (*value, *count)), self.sum_ns.into())
+    }
+}
+
+/// Adds counts by key. They come from bytes that others may have written, so sums saturate.
+fn add_counts<K: Ord + Clone>(all: &mut BTreeMap<K, u64>, more: &BTreeMap<K, u64>) {
+    for (key, count) in more {
+        let sum = all.entry(key.clone()).or_default();
+        *sum = sum.saturating_add(*count);
     }
 }
 
@@ -174,15 +182,12 @@ impl Recording {
 pub(crate) fn merge(py: Python<'_>, recordings: Vec<Py<Recording>>) -> PyResult<Recording> {
     let mut recordings = recordings.iter().map(Py::get);
     let first = recordings.next().ok_or_else(|| errors::plain(py, "ResultsError", "no recordings to merge"))?;
-    let add = |all: &mut BTreeMap<String, u64>, more: &BTreeMap<String, u64>| {
-        more.iter().for_each(|(name, count)| *all.entry(name.clone()).or_default() += count);
-    };
     Ok(recordings.fold(first.clone(), |mut all, more| {
-        all.generators += more.generators;
+        all.generators = all.generators.saturating_add(more.generators);
         all.seconds = all.seconds.max(more.seconds);
-        add(&mut all.totals, &more.totals);
-        add(&mut all.measured, &more.measured);
-        add(&mut all.failures, &more.failures);
+        add_counts(&mut all.totals, &more.totals);
+        add_counts(&mut all.measured, &more.measured);
+        add_counts(&mut all.failures, &more.failures);
         all.throughput_rps += more.throughput_rps;
         all.goodput_rps += more.goodput_rps;
         all.latency.add(&more.latency);

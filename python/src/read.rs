@@ -10,10 +10,7 @@ use leeward_recording::{Answer, Entry, Item, Reader, SessionCall};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// First bytes of a recording (docs/recording-format.md).
-pub(crate) const MAGIC: &[u8] = b"LEEWREC\n";
-
-/// Entries of a server's recording, in order. Times are in µs from its start.
+/// Entries of a server's recording, in order. Times are in µs from its first timed entry.
 #[pyfunction]
 pub(crate) fn recording(py: Python<'_>, path: PathBuf) -> PyResult<Table> {
     let read = py.detach(|| std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| entries(&bytes)));
@@ -72,19 +69,19 @@ fn add_entry(records: &mut Records, entry: &Entry) {
                 }
                 SessionCall::Reply(event) => {
                     records.float("sojourn_us", event.sojourn.as_micros_f64());
-                    records.text("outcome", ended(event.outcome));
+                    records.text("outcome", outcome_name(event.outcome));
                 }
                 _ => {}
             }
             if let Answer::Verdict(verdict) = entry.answer {
-                records.text("verdict", word(&verdict));
+                records.text("verdict", verdict_name(&verdict));
             }
         }
         Entry::Dequeue { core, waited, verdict } => {
             records.text("event", "execute");
             records.whole("core", core.0.into());
             records.float("delay_us", waited.as_micros_f64());
-            records.text("verdict", word(verdict));
+            records.text("verdict", verdict_name(verdict));
         }
         Entry::NextToWake { core, .. } => {
             records.text("event", "next");
@@ -95,33 +92,33 @@ fn add_entry(records: &mut Records, entry: &Entry) {
             records.float("delay_us", signals.delay().as_micros_f64());
             records.whole("arrivals", signals.arrivals as i64);
             records.whole("drops", signals.rejections as i64);
-            gauged(records, gauges);
+            add_gauges(records, gauges);
         }
         Entry::CoreGrant { gauges, .. } => {
             records.text("event", "granted");
-            gauged(records, gauges);
+            add_gauges(records, gauges);
         }
         Entry::Downstream { gauges, .. } => {
             records.text("event", "downstream");
-            gauged(records, gauges);
+            add_gauges(records, gauges);
         }
         Entry::Threading { .. } => records.text("event", "threading"),
     }
 }
 
-fn gauged(records: &mut Records, gauges: &Gauges) {
+fn add_gauges(records: &mut Records, gauges: &Gauges) {
     gauges.credit_pool.iter().for_each(|credits| records.whole("credit_pool", *credits));
     gauges.credits_issued.iter().for_each(|credits| records.whole("credits_issued", *credits));
 }
 
-fn word(verdict: &Verdict) -> &'static str {
+fn verdict_name(verdict: &Verdict) -> &'static str {
     match verdict {
         Verdict::Admit => "admit",
         Verdict::Reject(_) => "reject",
     }
 }
 
-fn ended(outcome: Outcome) -> &'static str {
+fn outcome_name(outcome: Outcome) -> &'static str {
     match outcome {
         Outcome::Completed => "completed",
         Outcome::Rejected => "dropped",

@@ -82,9 +82,11 @@ impl Source {
     }
 }
 
+/// Label and class of a controller, and its parameters as TOML.
+type LabelledClass = (String, Py<PyAny>, Vec<(String, String)>);
+
 #[pymethods]
 impl Scenario {
-    /// `controllers` are tuples of label, class and parameters as TOML.
     #[new]
     #[pyo3(signature = (name, text, folder, overrides, quick, controllers))]
     fn new(
@@ -94,7 +96,7 @@ impl Scenario {
         folder: PathBuf,
         overrides: Vec<String>,
         quick: bool,
-        controllers: Vec<(String, Py<PyAny>, Vec<(String, String)>)>,
+        controllers: Vec<LabelledClass>,
     ) -> PyResult<Self> {
         let python_algorithms =
             controllers.into_iter().map(|(label, class, args)| controller::PyAlgorithm::new(py, label, class, args));

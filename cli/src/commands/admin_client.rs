@@ -14,7 +14,7 @@ use crate::failure::Failure;
 
 /// Time limit for connecting, and again for the response.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// Start of an HTTP response.
+/// Start of a response in HTTP/1.0 or HTTP/1.1.
 const HTTP_PREFIX: &[u8] = b"HTTP/1.";
 const NOT_HTTP_MESSAGE: &str = "no admin port: its answer is no HTTP";
 /// Longest response, in bytes.
@@ -130,7 +130,9 @@ fn exchange_tls(mut stream: DeadlineStream, mut session: Session, request: &str)
 fn parse(received: &[u8]) -> anyhow::Result<Response> {
     let text = String::from_utf8_lossy(received);
     let (head, body) = text.split_once("\r\n\r\n").context(NOT_HTTP_MESSAGE)?;
-    let status = head.strip_prefix("HTTP/1.1 ").and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
+    // A proxy before the admin port may answer in HTTP/1.0.
+    let rest = head.strip_prefix("HTTP/1.0 ").or_else(|| head.strip_prefix("HTTP/1.1 "));
+    let status = rest.and_then(|rest| rest.get(..3)).and_then(|status| status.parse().ok());
     Ok(Response { status: status.context(NOT_HTTP_MESSAGE)?, body: body.into() })
 }
 
@@ -142,7 +144,16 @@ mod tests {
     fn http_responses_are_parsed_and_others_rejected() {
         let answer = parse(b"HTTP/1.1 404 Not Found\r\na: b\r\n\r\nno\r\n\r\nmore").unwrap();
         assert_eq!(answer, Response { status: 404, body: "no\r\n\r\nmore".into() });
-        for wrong in [&b""[..], b"SSH-2.0\r\n\r\n", b"HTTP/1.1 x\r\n\r\n", b"HTTP/1.1", b"\xff\xff\r\n\r\n"] {
+        let older = parse(b"HTTP/1.0 502 Bad Gateway\r\n\r\n").unwrap();
+        assert_eq!(older, Response { status: 502, body: String::new() });
+        for wrong in [
+            &b""[..],
+            b"SSH-2.0\r\n\r\n",
+            b"HTTP/2 200\r\n\r\n",
+            b"HTTP/1.1 x\r\n\r\n",
+            b"HTTP/1.1",
+            b"\xff\xff\r\n\r\n",
+        ] {
             assert!(parse(wrong).is_err(), "{wrong:?}");
         }
     }

@@ -20,6 +20,11 @@ fn text(bytes: &[u8]) -> String {
 /// Writes 200 requests of a front, each with a call to a store; two are slow there. The store's
 /// clock is 5 s ahead.
 fn write(folder: &Path) {
+    write_with(folder, 0);
+}
+
+/// The same, with calls of each request to processes that are not recorded.
+fn write_with(folder: &Path, unrecorded: u64) {
     let writer = |name: &str, number: u8| {
         let mut config = TraceConfig::default();
         (config.header.id, config.header.pid) = ([number; 16], u32::from(number));
@@ -36,6 +41,10 @@ fn write(folder: &Path) {
         put(&mut front, at, EventKind::RequestStart { id, queue: None });
         put(&mut front, at, context(ContextField::TraceLow, id));
         put(&mut front, at + 1_000, EventKind::RemoteCall { id, span: id + 500, peer: 0 });
+        for span in (1..=unrecorded).map(|call| call << 32 | id) {
+            put(&mut front, at + 2_000, EventKind::RemoteCall { id, span, peer: 0 });
+            put(&mut front, at + 3_000, EventKind::RemoteAnswer { id, span });
+        }
         put(&mut front, at + 9_000 + took, EventKind::RemoteAnswer { id, span: id + 500 });
         put(&mut front, at + 10_000 + took, EventKind::RequestEnd { id });
         let at = at + 5_000_000_000 + 4_000;
@@ -79,6 +88,19 @@ fn a_folder_of_recordings_is_joined() {
     assert_eq!(value["trace"]["children"][0]["process"], "store");
     assert_eq!(value["trace"]["id"], 7);
     assert_eq!(value["processes"][1]["clock"]["source"], "calls");
+}
+
+#[test]
+fn lines_that_a_tree_leaves_out_are_counted() {
+    let folder = tempfile::tempdir().unwrap();
+    // The front and the store are a line each, and a tree has 40.
+    for (unrecorded, left_out) in [(38, None), (39, Some("and 1 more request\n")), (60, Some("and 22 more requests\n"))]
+    {
+        let traces = folder.path().join(unrecorded.to_string());
+        write_with(&traces, unrecorded);
+        let shown = text(&join(&[traces.to_str().unwrap()]).stdout);
+        assert_eq!(shown.lines().find(|line| line.starts_with("and ")), left_out.map(str::trim_end), "{shown}");
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! The words of the code: no definition uses a banned noun, the glossary and the code agree,
-//! comments fit in 100 columns, and the ledger of files that were read for their prose agrees with
-//! the tree. Does not contain rules of documents (`prose.rs`), layout and dependencies
-//! (`architecture.rs`).
+//! The words of the code: no definition uses a banned noun, the glossary and the decisions agree
+//! with the code, comments fit in 100 columns, and the ledger of files that were read for their
+//! prose agrees with the tree. Does not contain rules of documents (`prose.rs`), layout and
+//! dependencies (`architecture.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -193,6 +193,105 @@ fn the_glossary_and_the_code_agree() {
     assert!(gone.is_empty(), "the glossary names what the code does not define: {gone:?}");
     let unexplained: Vec<_> = core_traits.iter().filter(|name| !names.contains(*name)).collect();
     assert!(unexplained.is_empty(), "traits of the core that the glossary does not explain: {unexplained:?}");
+}
+
+/// Extensions of files that decisions name without a folder.
+const NAMED_FILES: [&str; 9] = ["rs", "toml", "md", "py", "c", "h", "mjs", "csv", "yaml"];
+
+/// What decisions may name: types with the sources that define or implement them, all definitions,
+/// and names of files.
+struct Known<'a> {
+    sources: &'a BTreeMap<String, String>,
+    types: BTreeMap<&'a str, BTreeSet<&'a str>>,
+    defined: BTreeSet<&'a str>,
+    files: BTreeSet<String>,
+}
+
+impl<'a> Known<'a> {
+    fn new(sources: &'a BTreeMap<String, String>) -> Known<'a> {
+        let mut known = Known { sources, types: BTreeMap::new(), defined: BTreeSet::new(), files: BTreeSet::new() };
+        for (path, source) in sources {
+            for line in source.lines() {
+                if let Some(Definition { keyword, name }) = definition(line) {
+                    known.defined.insert(name);
+                    if ["struct", "enum", "trait", "type"].contains(&keyword) {
+                        known.types.entry(name).or_default().insert(path);
+                    }
+                } else if line.starts_with("impl") {
+                    // Methods of a type may be in another file.
+                    let implemented = line.split(" for ").last().unwrap_or(line);
+                    let implemented = implemented.trim_start_matches("impl");
+                    let implemented = if implemented.starts_with('<') {
+                        implemented.split_once("> ").map_or("", |(_, rest)| rest)
+                    } else {
+                        implemented.trim_start()
+                    };
+                    known.types.entry(word(implemented)).or_default().insert(path);
+                }
+            }
+        }
+        let mut paths = Vec::new();
+        for folder in folders() {
+            NAMED_FILES.iter().for_each(|extension| files(&root().join(&folder), extension, &mut paths));
+        }
+        paths.extend(fs::read_dir(root()).unwrap().map(|entry| entry.unwrap().path()));
+        known.files = paths.iter().map(|path| path.file_name().unwrap().to_string_lossy().into_owned()).collect();
+        known
+    }
+
+    /// Names in backticks that do not exist: files without a folder, and `Type::name` or
+    /// `leeward_crate::Name`. Paths with a folder are those of `prose.rs`.
+    fn unknown(&self, text: &'a str) -> Vec<&'a str> {
+        let spans = text.split('`').skip(1).step_by(2).map(|span| span.trim_end_matches("()"));
+        spans.filter(|span| self.is_gone(span)).collect()
+    }
+
+    fn is_gone(&self, span: &str) -> bool {
+        let is_part = |part: &str| !part.is_empty() && word(part) == part;
+        if let Some((stem, extension)) = span.rsplit_once('.') {
+            let is_file = NAMED_FILES.contains(&extension) && stem.split(['-', '.']).all(is_part);
+            return is_file && !self.files.contains(span);
+        }
+        let parts: Vec<&str> = span.split("::").collect();
+        let [.., of, name] = parts[..] else { return false };
+        if !parts.iter().copied().all(is_part) {
+            return false;
+        }
+        if of.starts_with("leeward_") {
+            return !self.defined.contains(name);
+        }
+        // Names below a module, mostly of other crates, are not checked.
+        let is_named = |path: &&str| {
+            self.sources[*path].split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| word == name)
+        };
+        of.starts_with(char::is_uppercase) && !self.types.get(of).is_some_and(|paths| paths.iter().any(is_named))
+    }
+}
+
+#[test]
+fn decisions_name_what_the_code_defines() {
+    let sources = sources();
+    let known = Known::new(&sources);
+    let mut paths = Vec::new();
+    files(&root().join("docs/decisions"), "md", &mut paths);
+    // What was replaced may name what is gone.
+    paths.retain(|path| !path.ends_with("superseded.md"));
+    let texts: Vec<_> = paths.iter().map(|path| (path, fs::read_to_string(path).unwrap())).collect();
+    let names = texts.iter().flat_map(|(_, text)| text.split('`').skip(1).step_by(2));
+    assert!(names.filter(|name| name.contains("::")).count() > 30, "the search for names is broken");
+    let gone = texts.iter().flat_map(|(path, text)| {
+        known.unknown(text).into_iter().map(move |name| format!("{}: `{name}`", path.file_name().unwrap().display()))
+    });
+    let gone: Vec<_> = gone.collect();
+    assert!(gone.is_empty(), "decisions name what the code does not define:\n{}", gone.join("\n"));
+
+    let check = |text: &'static str, expected: &[&str]| assert_eq!(known.unknown(text), expected, "{text}");
+    check(
+        "`QueueOrder::PacketsFirst`, `QueueOrder::LettersFirst` and `Order::PacketsFirst`",
+        &["QueueOrder::LettersFirst", "Order::PacketsFirst"],
+    );
+    check("`leeward_engine::Stream`, `leeward_engine::Waterfall`, `std::mem::take`", &["leeward_engine::Waterfall"]);
+    check("`vocabulary.rs`, `no-such-file.rs`, `Vec<T>`, `1.25`, `*.rs`, `a.b`", &["no-such-file.rs"]);
 }
 
 #[test]

@@ -81,7 +81,9 @@ impl Allocator for BufferCores {
 
     fn tick(&mut self, signals: &CoreSignals) -> CoreChange {
         let allocated = signals.allocated();
-        let (min, max) = (self.min.cores(allocated), self.max.cores(allocated));
+        let min = self.min.cores(allocated);
+        // A share of few cores may be below the number `min`; grants and revokes would alternate.
+        let max = self.max.cores(allocated).max(min);
         // Waiting requests will occupy as many of the cores being granted.
         let ready = (signals.idle + signals.granting).saturating_sub(signals.waiting);
         if ready < min {
@@ -90,6 +92,55 @@ impl Allocator for BufferCores {
             CoreChange::Revoke(signals.idle - max)
         } else {
             CoreChange::Keep
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::CoreLimits;
+    use leeward_core::params::RawParam;
+    use leeward_core::units::Time;
+
+    /// Changes that follow each other on a server with `busy` cores at work.
+    fn changes(allocator: &mut dyn Allocator, mut allocated: u32, busy: u32, limits: CoreLimits) -> Vec<CoreChange> {
+        let tick = |_| {
+            let idle = allocated.saturating_sub(busy);
+            let change = allocator.tick(&CoreSignals { active: allocated, idle, ..CoreSignals::idle(Time::ZERO) });
+            allocated = match change {
+                CoreChange::Keep => allocated,
+                CoreChange::Grant(cores) => (allocated + cores).min(limits.max),
+                CoreChange::Revoke(cores) => allocated.saturating_sub(cores).max(limits.min),
+            };
+            change
+        };
+        (0..100).map(tick).collect()
+    }
+
+    #[test]
+    fn grants_and_revokes_do_not_alternate() {
+        let limits = CoreLimits::new(1, 32);
+        let count = |name, value| (name, RawParam::Integer(value));
+        let share = |name, value| (name, RawParam::Number(value));
+        for params in [
+            [count("min", 1), count("max", 4)],
+            [count("min", 3), share("max_share", 0.25)],
+            [count("min", 8), share("max_share", 0.25)],
+            [share("min_share", 0.125), count("max", 4)],
+            [share("min_share", 0.2), share("max_share", 0.3)],
+            [share("min_share", 0.5), share("max_share", 0.5)],
+        ] {
+            let params = POLICY.params(&params).unwrap();
+            for allocated in limits.min..=limits.max {
+                for busy in 0..=allocated {
+                    let mut allocator = POLICY.build(&params, limits).unwrap();
+                    let changes = changes(&mut *allocator, allocated, busy, limits);
+                    let granted = changes.iter().any(|change| matches!(change, CoreChange::Grant(_)));
+                    let revoked = changes.iter().any(|change| matches!(change, CoreChange::Revoke(_)));
+                    assert!(!(granted && revoked), "{params:?}: {busy} of {allocated} cores busy: {changes:?}");
+                }
+            }
         }
     }
 }

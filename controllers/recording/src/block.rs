@@ -3,8 +3,8 @@
 use super::bytes::{Bytes, DecodeError, checksum, put};
 use leeward_core::units::Time;
 
-/// The first bytes of a recording.
-pub(super) const MAGIC: [u8; 8] = *b"LEEWREC\n";
+/// The first bytes of a recording, before the version and the blocks.
+pub const MAGIC: [u8; 8] = *b"LEEWREC\n";
 /// The version that this crate writes and reads.
 pub(super) const VERSION: u16 = 3;
 /// The oldest readable version: it has no methods, and is otherwise the same.

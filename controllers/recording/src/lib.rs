@@ -76,7 +76,7 @@ mod replay;
 mod threading;
 mod timeline;
 
-pub use block::{Block, End, EndReason};
+pub use block::{Block, End, EndReason, MAGIC};
 pub use difference::Difference;
 pub use entry::{Answer, Entry, SessionCall, SessionEntry};
 pub use header::{Header, HeaderError};

@@ -17,7 +17,8 @@ use crate::units::Priority;
 pub struct Downstream {
     /// W: credits that this server holds there, the sum of its windows.
     pub credits: u64,
-    /// f: mean calls there per request of this server.
+    /// f: mean calls there per request of this server, 0 or more. NaN and negative values mean no
+    /// limit, as 0 does.
     pub calls_per_request: f64,
     /// Requests received by this server and not answered; `None` if the plant does not report them.
     pub in_flight: Option<u64>,

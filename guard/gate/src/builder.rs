@@ -108,7 +108,9 @@ impl Builder {
         self
     }
 
-    /// Selects a controller other than `edge`, with its parameters.
+    /// Selects a controller other than `edge`, with its parameters; replaces parameters set before.
+    ///
+    /// An unknown name or a wrong value is an error of [`Builder::build`] only.
     pub fn algorithm(mut self, algorithm: &Algorithm, params: &[(&'static str, RawParam)]) -> Self {
         self.algorithm = algorithm.clone();
         self.params = params.to_vec();
@@ -116,6 +118,8 @@ impl Builder {
     }
 
     /// Sets a parameter of the controller, written as in scenario files.
+    ///
+    /// An unknown name or a wrong value is an error of [`Builder::build`] only.
     pub fn set(mut self, name: &'static str, value: &str) -> Self {
         self.params.retain(|(set, _)| *set != name);
         self.params.push((name, RawParam::Text(value.into())));
@@ -147,13 +151,6 @@ impl Builder {
     /// Whether the gate has a wait queue.
     pub fn has_queue(&self) -> bool {
         self.queue_capacity.is_some()
-    }
-
-    /// Former name of [`Builder::queue`].
-    #[doc(hidden)]
-    #[deprecated(note = "renamed to `queue`")]
-    pub fn room(self, capacity: usize) -> Self {
-        self.queue(capacity)
     }
 
     /// Sets the number of decisions that the gate keeps, 64 bytes each. Default: 65,536.

@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn former_names_do_what_the_new_ones_do() {
-        let former = slo(ms(20)).room().until(Until::Headers).reports_load().build(|builder| builder.room(3));
+        let former = slo(ms(20)).room().until(Until::Headers).reports_load().build(|builder| builder.queue(3));
         let layer = slo(ms(20)).queue().ends_at(EndOfRequest::Headers).report_load().build(|builder| builder.queue(3));
         assert_eq!(format!("{former:?}"), format!("{layer:?}"));
         assert_eq!((former.ends_at, former.reports_load), (layer.ends_at, layer.reports_load));

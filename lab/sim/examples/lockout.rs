@@ -9,20 +9,60 @@
 mod lockout;
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::process::ExitCode;
+
+/// Arguments of the program.
+#[derive(Debug, PartialEq, Eq)]
+struct Arguments {
+    seeds: RangeInclusive<u64>,
+    only_aware: bool,
+}
+
+/// Parses the arguments. Without numbers, the seeds are 1 to 20.
+fn parse(arguments: impl Iterator<Item = String>) -> Result<Arguments, String> {
+    const ACCEPTED: &str = "accepted: [aware] [FIRST] [LAST]";
+    let (mut numbers, mut only_aware) = (Vec::new(), false);
+    for argument in arguments {
+        match argument.parse::<u64>() {
+            Ok(number) => numbers.push(number),
+            Err(_) if argument == "aware" => only_aware = true,
+            Err(error) => return Err(format!("`{argument}`: {error}; {ACCEPTED}")),
+        }
+    }
+    let seeds = match numbers[..] {
+        [] => 1..=20,
+        [last] => 1..=last,
+        [first, last] => first..=last,
+        _ => return Err(format!("{} numbers; {ACCEPTED}", numbers.len())),
+    };
+    if seeds.is_empty() {
+        return Err(format!("no seed is in {} to {}", seeds.start(), seeds.end()));
+    }
+    Ok(Arguments { seeds, only_aware })
+}
+
+/// Admission controllers, with two variants of Breakwater: with and without knowledge of the
+/// allocator.
+fn admissions() -> Vec<(&'static str, &'static str)> {
+    let others = leeward_controllers::builtin().names().filter(|name| *name != "breakwater").collect::<Vec<_>>();
+    let breakwater = [("breakwater aware", "on"), ("breakwater", "off")];
+    breakwater.into_iter().chain(others.into_iter().map(|name| (name, ""))).collect()
+}
 
 #[allow(clippy::disallowed_methods)] // a program's arguments
-fn main() {
-    let numbers: Vec<u64> = std::env::args().skip(1).filter_map(|text| text.parse().ok()).collect();
-    let (first, last) = match numbers[..] {
-        [last] => (1, last),
-        [first, last] => (first, last),
-        _ => (1, 20),
+fn main() -> ExitCode {
+    let Arguments { seeds, only_aware } = match parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(message) => {
+            eprintln!("lockout: {message}");
+            return ExitCode::from(2);
+        }
     };
-    let only_aware = std::env::args().any(|text| text == "aware");
     let mut found: BTreeMap<(&str, &str), Vec<u64>> = BTreeMap::new();
-    for seed in first..=last {
+    for seed in seeds.clone() {
         let drawn = lockout::draw(seed);
-        for admission in lockout::admissions().into_iter().filter(|(_, aware)| !only_aware || *aware == "on") {
+        for admission in admissions().into_iter().filter(|(_, aware)| !only_aware || *aware == "on") {
             for allocator in lockout::allocators() {
                 let report = lockout::run(&drawn, admission, allocator);
                 assert_eq!(report.violations, Vec::<String>::new(), "seed {seed}: {drawn:?}");
@@ -36,8 +76,12 @@ fn main() {
             }
         }
     }
-    println!("lock-outs of {} scenarios: admission, allocation, how many, the first seeds", last - first + 1);
+    println!(
+        "lock-outs of {} scenarios: admission, allocation, how many, the first seeds",
+        seeds.end() - seeds.start() + 1
+    );
     for ((admission, allocator), seeds) in found {
         println!("{admission:<18} {allocator:<12} {:>4}  {:?}", seeds.len(), &seeds[..seeds.len().min(6)]);
     }
+    ExitCode::SUCCESS
 }

@@ -71,7 +71,6 @@ fn watches() -> Vec<Arc<Watch>> {
 }
 
 /// A fixed instant before the first use of the clock.
-#[expect(clippy::disallowed_methods, reason = "how long a callback lasts decides nothing in a simulation")]
 fn clock_origin() -> Instant {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     *BEGAN.get_or_init(Instant::now)

@@ -56,6 +56,19 @@ impl Texts {
         self.begins.push(self.bytes.len() as i64);
     }
 
+    /// Checks that the texts follow each other without gaps and cover all bytes.
+    fn check(&self) -> Result<(), &'static str> {
+        let is_boundary = |begin: &i64| usize::try_from(*begin).is_ok_and(|begin| self.bytes.is_char_boundary(begin));
+        match (self.begins.first(), self.begins.last()) {
+            (Some(0), Some(end)) if *end == self.bytes.len() as i64 => {}
+            _ => return Err("its offsets do not cover its texts"),
+        }
+        if !self.begins.is_sorted() || !self.begins.iter().all(is_boundary) {
+            return Err("an offset is not at the beginning of a text");
+        }
+        Ok(())
+    }
+
     fn get(&self, row: usize) -> &str {
         &self.bytes[self.begins[row] as usize..self.begins[row + 1] as usize]
     }
@@ -81,6 +94,20 @@ impl Column {
             Values::Whole(values) => values.len(),
             Values::Flag(values) => values.len(),
             Values::Text(texts) => texts.begins.len() - 1,
+        }
+    }
+
+    /// Checks a column that other code has made: methods and Arrow's consumers index its vectors by
+    /// each other.
+    fn check(&self) -> Result<(), &'static str> {
+        match &self.values {
+            Values::Text(texts) => texts.check()?,
+            Values::Flag(flags) if flags.iter().any(|flag| *flag > 1) => return Err("a flag is not 0 or 1"),
+            Values::Float(_) | Values::Whole(_) | Values::Flag(_) => {}
+        }
+        match &self.present {
+            Some(present) if present.len() != self.len() => Err("its presence has another length"),
+            _ => Ok(()),
         }
     }
 
@@ -188,11 +215,16 @@ impl Table {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// Reads the table in these bytes.
+    /// Reads the table in these bytes. Damaged bytes are an error, or another valid table.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Table> {
         let columns: Vec<Column> =
             serde_json::from_slice(bytes).map_err(|error| errors::plain(py, "ResultsError", &error.to_string()))?;
+        for column in &columns {
+            column.check().map_err(|reason| {
+                errors::plain(py, "ResultsError", &format!("damaged column `{}`: {reason}", column.name))
+            })?;
+        }
         let rows = columns.first().map_or(0, Column::len);
         if columns.iter().any(|column| column.len() != rows) {
             return Err(errors::plain(py, "ResultsError", "columns of different lengths"));

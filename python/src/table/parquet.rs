@@ -93,9 +93,9 @@ pub(super) fn read(paths: &[PathBuf]) -> Result<Table, (PathBuf, ParquetError)> 
         let differ = || (path.clone(), ParquetError::General("other columns than the file before it".into()));
         if all.is_empty() {
             all = columns;
-        } else if all.len() != columns.len() {
-            return Err(differ());
-        } else if !all.iter_mut().zip(columns).all(|(column, more)| column.name == more.name && column.append(more)) {
+        } else if all.len() != columns.len()
+            || !all.iter_mut().zip(columns).all(|(column, more)| column.name == more.name && column.append(more))
+        {
             return Err(differ());
         }
     }

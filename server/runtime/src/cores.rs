@@ -329,7 +329,7 @@ enum ParkedPoll {
 
 impl<J: Send + 'static> Core<J> {
     /// Tasks first, then messages, then other cores' tasks: the order of the simulator
-    /// (`Order::TasksFirst`).
+    /// (`QueueOrder::TasksFirst`).
     fn run_loop<N: Network<Job = J>>(mut self, networks: &[Mutex<N>]) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         let states = shared.core_states.get();
@@ -352,7 +352,7 @@ impl<J: Send + 'static> Core<J> {
                 states.set_idle(self.index, idle_since.is_some());
                 states.tick(now, || shared.load(now), |core| _ = shared.parking.wake(core));
                 let search_has_ended =
-                    || states.search().zip(idle_since).is_some_and(|(search, since)| now.since(since) >= search);
+                    || states.search_time().zip(idle_since).is_some_and(|(time, since)| now.since(since) >= time);
                 let must_park = states.is_revoked(self.index) || (states.may_park(self.index) && search_has_ended());
                 if must_park && states.park(self.index, now) {
                     network = self.wait_parked(networks, network)?;
@@ -402,7 +402,7 @@ impl<J: Send + 'static> Core<J> {
             let since = *idle_since.get_or_insert(now);
             idle_turn = Some(now);
             // A core that may park searches until then.
-            let searches = states.is_some_and(|states| states.may_park(self.index) && states.search().is_some());
+            let searches = states.is_some_and(|states| states.may_park(self.index) && states.search_time().is_some());
             let spin = match self.idle {
                 IdlePolicy::Spin => true,
                 IdlePolicy::Adaptive(spin) => now.since(since) < spin,

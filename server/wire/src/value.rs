@@ -30,6 +30,8 @@ impl RequestId {
 pub struct Timestamp(pub u64);
 
 /// Number of the procedure that a call calls: the application's own numbers.
+///
+/// The value on the wire. A plant gives it to the controllers as [`leeward_core::units::Method`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Method(pub u32);
 

@@ -20,17 +20,18 @@ pub const RESULT_MAX: usize = 8_192;
 /// A word is cut short or empty, or bytes follow the last one.
 pub fn read_words(argument: &[u8]) -> Result<impl Iterator<Item = &[u8]> + Clone, HandlerError> {
     let error = |message: &str| Err(HandlerError::Message(message.into()));
-    let Some((count, words)) = argument.split_first() else { return error("a question without a number of words") };
+    let Some((count, words)) = argument.split_first() else { return error("no word count") };
     let mut rest = words;
     for _ in 0..*count {
         match split_word(rest) {
             None => return error("a word that is cut short"),
-            Some(([], _)) => return error("a word without letters"),
+            Some(([], _)) => return error("an empty word"),
             Some((_, after)) => rest = after,
         }
     }
     if !rest.is_empty() {
-        return Err(HandlerError::Message(format!("{} bytes behind the last word", rest.len())));
+        let unit = if rest.len() == 1 { "byte" } else { "bytes" };
+        return Err(HandlerError::Message(format!("{} {unit} after the last word", rest.len())));
     }
     Ok(Words(words))
 }
@@ -53,8 +54,7 @@ impl<'a> Iterator for Words<'a> {
     }
 }
 
-/// Appends an argument with up to 255 words; skips words without letters or with more than 255
-/// bytes.
+/// Appends an argument with up to 255 words; skips empty words and those with more than 255 bytes.
 pub fn append_words<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, out: &mut Vec<u8>) {
     let words = words.filter(|word| (1..=255).contains(&word.len())).take(255);
     out.push(words.clone().count() as u8);
@@ -64,7 +64,8 @@ pub fn append_words<'a>(words: impl Iterator<Item = &'a [u8]> + Clone, out: &mut
     }
 }
 
-/// Appends a result: `total` documents, starting with `ids`.
+/// Appends a result: `total` documents, starting with `ids`, of which the first [`RESULT_MAX`] are
+/// kept.
 pub fn append_result(total: u32, ids: &[u32], out: &mut Vec<u8>) {
     out.extend_from_slice(&total.to_le_bytes());
     out.extend(ids.iter().take(RESULT_MAX).flat_map(|id| id.to_le_bytes()));
@@ -130,9 +131,9 @@ mod tests {
             Err(HandlerError::Message(message)) => message,
             other => panic!("{other:?}"),
         };
-        assert_eq!(error(&[]), "a question without a number of words");
+        assert_eq!(error(&[]), "no word count");
         assert_eq!(error(&[2, 1, b'a']), "a word that is cut short");
-        assert_eq!(error(&[1, 0]), "a word without letters");
-        assert_eq!(error(&[1, 1, b'a', b'b']), "1 bytes behind the last word");
+        assert_eq!(error(&[1, 0]), "an empty word");
+        assert_eq!(error(&[1, 1, b'a', b'b']), "1 byte after the last word");
     }
 }

@@ -20,7 +20,7 @@ import pathlib
 import statistics
 import time
 
-from client import Client, calm
+from client import Client, baseline
 from process import end_all
 from service import start_service
 from stream import Stream
@@ -32,7 +32,8 @@ LEVELS = {0.3: 100, 0.5: 100, 0.6: 100, 0.7: 100, 0.8: 100, 0.9: 100,
 COST_MS = 4
 SETTLE, SECONDS = 2.0, 12.0
 BACK = 0.03         # seconds before a line in which its sample was taken
-PART, FLOOR_MS, MOST = 0.2, 2.0, 0.75
+# An error is tolerated up to a share of the truth and a floor; so many samples must be within.
+TOLERANCE, TOLERANCE_FLOOR_MS, PASS_SHARE = 0.2, 2.0, 0.75
 
 
 def unread_spans(requests):
@@ -58,6 +59,7 @@ class Truth:
         self.longest = max((read - sent for sent, read in self.spans), default=0)
 
     def at(self, instant):
+        """Age in ms of the oldest unread request; 0 without one."""
         first = bisect.bisect_left(self.starts, instant - self.longest)
         for sent, read in self.spans[first:]:
             if sent > instant:
@@ -67,13 +69,13 @@ class Truth:
         return 0.0
 
     def around(self, instant):
-        """Least and greatest age in ms within the BACK seconds before."""
+        """Least, greatest and median age in ms within the BACK seconds before an instant."""
         seen = [self.at(instant - BACK * i / 30) for i in range(31)]
         return min(seen), max(seen), statistics.median(seen)
 
 
-def stated(listener):
-    """(estimate, least, greatest) age in ms that the program states; nothing unread is 0."""
+def reported(listener):
+    """(estimate, least, greatest) age in ms that the program reports; nothing unread is 0."""
     bounds = listener.get("oldest_unread_ms") or {}
     low = bounds.get("at_least") or 0.0
     high = bounds.get("at_most")
@@ -88,17 +90,19 @@ def compare(samples, truth, first, last):
         if not first <= instant <= last:
             continue
         least, most, middle = truth.around(instant)
-        told, low, high = stated(listener)
-        rows.append((middle, low, high, max(0.0, least - told, told - most)))
+        estimate, low, high = reported(listener)
+        rows.append((middle, low, high, max(0.0, least - estimate, estimate - most)))
     return rows
 
 
 def level(load, program, command, machine, limit):
-    # The service's share of a busy machine is its own, or all levels become overload.
+    """Compares the program with the clients at one level of load."""
+    # With a higher priority the service keeps its share of a busy machine; otherwise all levels
+    # would be overloads.
     _, port = start_service(command, "plain", {"COST_MS": COST_MS},
-                               machine.folder / "service.err", favour=-15)
+                               machine.folder / "service.err", nice=-15)
     try:
-        service_ms = calm(machine.folder, port, 20)[0]
+        service_ms = baseline(machine.folder, port, 20)[0]
         rate = load * 1e3 / COST_MS
         client = Client(machine.folder, "ages", port, rate, connections=LEVELS[load],
                         seconds=SETTLE + SECONDS + 30)
@@ -108,7 +112,7 @@ def level(load, program, command, machine, limit):
         time.sleep(SECONDS)
         last = time.monotonic()
         samples = stream.finish()
-        truth = Truth(*client.finish())
+        truth = Truth(*client.stop())
     finally:
         end_all()
     rows = compare(samples, truth, first + 1, last)
@@ -116,21 +120,23 @@ def level(load, program, command, machine, limit):
     result = {"load": load, "service_ms": service_ms, "samples": len(rows),
               "clients_mean_ms": statistics.fmean(grid)}
     if rows:
-        bars = [PART * row[0] + FLOOR_MS for row in rows]
+        bars = [TOLERANCE * row[0] + TOLERANCE_FLOOR_MS for row in rows]
         result.update(
             clients_ms=statistics.median(row[0] for row in rows),
             at_least_ms=statistics.median(row[1] for row in rows),
             at_most_ms=statistics.median(row[2] for row in rows),
             error_ms=statistics.median(row[3] for row in rows),
             within=sum(row[3] <= bar for row, bar in zip(rows, bars)) / len(rows))
-        result["passed"] = (result["within"] >= MOST
-                            and result["error_ms"] <= PART * result["clients_ms"] + FLOOR_MS)
+        result["passed"] = (
+            result["within"] >= PASS_SHARE
+            and result["error_ms"] <= TOLERANCE * result["clients_ms"] + TOLERANCE_FLOOR_MS)
     else:
         result["passed"] = False
     return result
 
 
 def examine(options, machine, programs):
+    """Runs all levels and prints a row for each; returns the exit status."""
     command = programs.command("c/single")
     print("oldest unread request, ms: medians over the samples of each level (clients' mean: over "
           f"all instants)\n{'load':>5} {'service':>8} {'samples':>8} {'clients':>9} "
@@ -153,5 +159,6 @@ def examine(options, machine, programs):
         pathlib.Path(options.json).write_text(json.dumps(results, indent=1) + "\n",
                                               encoding="utf-8")
     passed = sum(result["passed"] for result in results)
-    print(f"{passed} of {len(results)} levels within {PART:.0%} + {FLOOR_MS:.0f} ms")
+    print(f"{passed} of {len(results)} levels within {TOLERANCE:.0%} + "
+          f"{TOLERANCE_FLOOR_MS:.0f} ms")
     return 0 if passed == len(results) else 1

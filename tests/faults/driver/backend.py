@@ -10,6 +10,7 @@ DELAY = 0.0
 
 
 async def serve(reader, writer):
+    """Answers the requests of one connection."""
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")
@@ -27,7 +28,9 @@ async def serve(reader, writer):
 
 
 async def main():
+    """Serves until it is killed."""
     def slow():
+        """Begins the delay."""
         global DELAY
         DELAY = float(sys.argv[3]) / 1000 or 3600
     asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, slow)

@@ -12,13 +12,15 @@ ALL_CPUS_MS = 2.5 * (os.cpu_count() or 1)
 
 @dataclasses.dataclass(frozen=True)
 class Case:
+    """A service, its load, the planted fault, and the right answers."""
+
     fault: str
     language: str
     server: str                # the key of examine's table of programs
     mode: str                  # what its handlers do
     accepts: tuple             # right answers, the best one first
     rate: float
-    calm: float                # rate before the fault is planted
+    baseline: float            # rate before the fault is planted
     connections: int = 50
     settings: dict = dataclasses.field(default_factory=dict)
     needs: str = ""            # quota, disk, backend, resolver, files
@@ -32,17 +34,20 @@ class Case:
 
     @property
     def name(self):
+        """Fault and language, as `--only` takes them."""
         return f"{self.fault}/{self.language}"
 
 
 def healthy(fault, language, server, mode="plain", accepts=("none",), **more):
-    # What would be healthy on an idle machine is to be so on a busy one. Not a service that burns
-    # all CPU itself: it would take the machine.
-    return Case(fault, language, server, mode, accepts, healthy=True, calm=20,
+    """A service without a fault."""
+    # It has a higher priority, so that a busy machine does not make it slow. Except `background`,
+    # which burns all CPU: it would take the machine.
+    return Case(fault, language, server, mode, accepts, healthy=True, baseline=20,
                 own_share=fault != "background", **more)
 
 
 def cases():
+    """All cases."""
     # 1. CPU: the handlers' work is 1.4 times what the CPUs (or the one thread, the one
     # interpreter lock) can do.
     everything, one = {"COST_MS": ALL_CPUS_MS}, {"COST_MS": 5}

@@ -12,6 +12,7 @@ CONNECTIONS, RATE, SECONDS, BAR = 2000, 200, 20.0, 1.0
 
 
 def measure(server, options, machine, programs):
+    """CPU time of the program beside one service."""
     _, port = start_service(programs.command(server), "plain", {"COST_MS": 0.1},
                             machine.folder / "service.err")
     try:
@@ -31,7 +32,7 @@ def measure(server, options, machine, programs):
             return {"server": server, "passed": False, "error": error or "it ended by itself"}
         used = stream.cpu_seconds()
         samples = stream.finish()
-        client.finish()
+        client.stop()
     finally:
         end_all()
     percent = 100 * (used - start_cpu) / took
@@ -41,6 +42,7 @@ def measure(server, options, machine, programs):
 
 
 def examine(options, machine, programs):
+    """Measures beside each service and prints a row for each; returns the exit status."""
     results = []
     for server in ("c/pool", "go"):
         result = measure(server, options, machine, programs)

@@ -1,40 +1,41 @@
-"""What can be seen of a service from outside at one moment, as text: for who writes a detector."""
+"""Prints sockets, threads and pressure of a process for one second, for authors of detectors."""
 import glob
 import os
 import pathlib
 import subprocess
 import time
 
+from process import read, stat
 
-def read(path):
-    try:
-        return pathlib.Path(path).read_text(errors="replace").strip()
-    except OSError as error:
-        return f"({error.strerror})"
+UNREADABLE = "(unreadable)"
 
 
 def shell(command):
+    """Output of a shell command."""
     return subprocess.run(command, shell=True, capture_output=True, text=True, timeout=20,
                           check=False).stdout.rstrip()
 
 
 def threads(pid):
+    """State, CPU time, waits and stack of each thread, by its id."""
     found = {}
     for task in glob.glob(f"/proc/{pid}/task/*"):
-        stat = read(task + "/stat").rsplit(")", 1)
-        if len(stat) < 2:
+        thread = stat(task)
+        if thread is None:
             continue
-        fields = stat[1].split()
-        switches = dict(line.split(":\t") for line in read(task + "/status").splitlines()
+        name, fields = thread
+        switches = dict(line.split(":\t") for line in (read(task + "/status") or "").splitlines()
                         if "ctxt_switches" in line)
         found[int(task.rsplit("/", 1)[1])] = {
-            "name": stat[0].split("(", 1)[1], "state": fields[0], "nice": fields[16],
-            "cpu": int(fields[11]) + int(fields[12]), "sched": read(task + "/schedstat").split(),
+            "name": name, "state": fields[0], "nice": fields[16],
+            "cpu": int(fields[11]) + int(fields[12]),
+            "sched": (read(task + "/schedstat") or "").split(),
             "voluntary": int(switches.get("voluntary_ctxt_switches", 0)),
             "forced": int(switches.get("nonvoluntary_ctxt_switches", 0)),
-            "wchan": read(task + "/wchan"), "syscall": read(task + "/syscall"),
+            "wchan": read(task + "/wchan") or UNREADABLE,
+            "syscall": read(task + "/syscall") or UNREADABLE,
             "stack": [line.split("] ")[-1].split("+")[0]
-                      for line in read(task + "/stack").splitlines()[:5]]}
+                      for line in (read(task + "/stack") or "").splitlines()[:5]]}
     return found
 
 
@@ -46,8 +47,10 @@ def over_time(pid, port):
         rows = shell(f"ss -tnH 'sport = :{port}'").splitlines()
         unread.append(sum(int(row.split()[1]) > 0 for row in rows))
         for task in glob.glob(f"/proc/{pid}/task/*"):
-            stat = read(task + "/stat").rsplit(")", 1)
-            kind = (stat[-1].split()[0], read(task + "/wchan"))
+            thread = stat(task)
+            if thread is None:
+                continue
+            kind = (thread[1][0], read(task + "/wchan") or UNREADABLE)
             where[kind] = where.get(kind, 0) + 1
         time.sleep(max(0, start + 0.1 - time.monotonic()))
     return unread, where
@@ -90,7 +93,7 @@ def snapshot(pid, port, groups=()):
         if len(rows) > 3:
             lines.append(f"  … and {len(rows) - 3} more like these")
     lines.append("# /proc/PID/status\n" + "\n".join(
-        line for line in read(f"/proc/{pid}/status").splitlines()
+        line for line in (read(f"/proc/{pid}/status") or "").splitlines()
         if line.startswith(("State", "Threads", "VmRSS", "Cpus_allowed_list"))))
     lines.append(f"# /proc/PID/io: {read(f'/proc/{pid}/io')!r}")
     kinds = {}
@@ -101,9 +104,9 @@ def snapshot(pid, port, groups=()):
             continue
         kinds[kind] = kinds.get(kind, 0) + 1
     lines.append(f"# /proc/PID/fd: {dict(sorted(kinds.items(), key=lambda k: -k[1])[:8])}")
-    lines.append("# /proc/PID/cgroup: " + read(f"/proc/{pid}/cgroup").replace("\n", " "))
+    lines.append("# /proc/PID/cgroup: " + (read(f"/proc/{pid}/cgroup") or UNREADABLE).replace("\n", " "))
     for group in groups:
         lines.append(f"# cpu.stat of the cgroup: {read(pathlib.Path(group, 'cpu.stat'))!r}")
     for kind in ("cpu", "io", "memory"):
-        lines.append(f"# /proc/pressure/{kind}: " + read(f"/proc/pressure/{kind}").split("\n")[0])
+        lines.append(f"# /proc/pressure/{kind}: " + (read(f"/proc/pressure/{kind}") or UNREADABLE).split("\n")[0])
     return "\n".join(lines) + "\n"

@@ -16,6 +16,8 @@ import time
 
 
 class Connection:
+    """A keep-alive connection, its request, and what it has received of the response."""
+
     def __init__(self, port, receive_buffer):
         self.socket = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         self.socket.setblocking(False)
@@ -29,6 +31,8 @@ class Connection:
 
 
 class Load:
+    """Sends requests at their due times over idle connections."""
+
     def __init__(self, options):
         self.options = options
         self.selector = selectors.DefaultSelector()
@@ -43,11 +47,13 @@ class Load:
             self.open()
 
     def open(self):
+        """Adds a connection."""
         connection = Connection(self.options.port, self.options.receive_buffer)
         self.selector.register(connection.socket, selectors.EVENT_READ, connection)
         self.idle.append(connection)
 
     def send(self, connection, request):
+        """Sends a request; False if the connection cannot take it now."""
         try:
             connection.socket.send(self.text)
         except BlockingIOError:  # the handshake is not over: the accept queue is full
@@ -60,11 +66,13 @@ class Load:
         return True
 
     def lost(self, connection):
+        """Replaces a connection that has ended."""
         self.selector.unregister(connection.socket)
         connection.socket.close()
         self.open()
 
     def receive(self, connection):
+        """Reads a part of a response; after its end the connection is idle."""
         try:
             data = connection.socket.recv(self.options.read_bytes)
         except BlockingIOError:
@@ -96,6 +104,7 @@ class Load:
             self.idle.append(connection)
 
     def run(self, out):
+        """Runs the load, and writes its lines to `out`."""
         arrivals = random.Random(self.options.seed)
         start = due = time.monotonic()
         end = start + self.options.seconds
@@ -124,6 +133,7 @@ class Load:
         out.write(json.dumps({"end": time.monotonic(), "requests": self.requests}) + "\n")
 
     def report(self, out, second):
+        """Writes the line of one second."""
         times = sorted(done - due for due, _, done in self.answered)
         self.answered = []
         line = {"second": round(second), "answers": len(times)}
@@ -134,6 +144,7 @@ class Load:
 
 
 def main():
+    """Reads the options and runs the load until its end or SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--rate", type=float, required=True, help="requests per second")

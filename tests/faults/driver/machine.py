@@ -18,6 +18,7 @@ class CannotPlant(Exception):
 
 
 def run(*command):
+    """Output of a command. Raises CannotPlant if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
     if done.returncode:
         raise CannotPlant(f"{command[0]}: {done.stderr.strip()[:200]}")
@@ -30,6 +31,8 @@ def mounts():
 
 
 class Machine:
+    """Folder, cgroups, mounts and devices of one examination."""
+
     def __init__(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix=PREFIX + f"{os.getpid()}-"))
         os.chmod(self.folder, 0o755)
@@ -136,6 +139,7 @@ def private_resolver(file, command):
 def sweep():
     """Removes cgroups, mounts, loop devices and folders of drivers that no longer run."""
     def dead(name):
+        """True for a name with the process id of a driver that has ended."""
         pid = name[len(PREFIX):].split("-")[0]
         return name.startswith(PREFIX) and pid.isdigit() and not os.path.exists(f"/proc/{pid}")
 
@@ -155,6 +159,7 @@ def sweep():
 
 
 def empty_and_remove(group):
+    """Kills all processes of a cgroup, and removes it."""
     for pid in (group / "cgroup.procs").read_text().split():
         os.kill(int(pid), signal.SIGKILL)
     group.rmdir()

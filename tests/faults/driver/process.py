@@ -1,6 +1,7 @@
-"""Processes that end: with their driver, at their limit of time, or when they are told to."""
+"""Starts processes that end with the driver or at a time limit, and reads their /proc files."""
 import ctypes
 import os
+import pathlib
 import signal
 import subprocess
 import threading
@@ -10,19 +11,19 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 RUNNING = []
 
 
-def start(command, *, limit, group=None, favour=0, **options):
+def start(command, *, limit, group=None, nice=0, **options):
     """Starts a command in a session of its own. It is killed after `limit` seconds, and with the
-    driver however that ends. `group`: a cgroup to start in. `favour`: the nice value of its
+    driver however that ends. `group`: a cgroup to start in. `nice`: the nice value of its
     session (autogroup) among all others; its threads keep theirs."""
     def before():
         LIBC.prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
         for folder in [group] if group else []:
             with open(folder / "cgroup.procs", "w", encoding="ascii") as file:
                 file.write(str(os.getpid()))
-        if favour:
+        if nice:
             try:
                 with open("/proc/self/autogroup", "w", encoding="ascii") as file:
-                    file.write(str(favour))
+                    file.write(str(nice))
             except OSError:
                 pass  # without autogroups or rights it competes as all others do
 
@@ -53,16 +54,34 @@ def end(process):
 
 
 def end_all():
-    """The last one first: clients, then the service, then its backend."""
+    """Kills all processes, the last one first: clients, the service, its backend."""
     for process in reversed(RUNNING[:]):
         end(process)
 
 
+def read(path):
+    """Text of a file without white space around it; None if it cannot be read."""
+    try:
+        return pathlib.Path(path).read_text(errors="replace").strip()
+    except OSError:
+        return None
+
+
+def stat(folder):
+    """(name, fields from the state on) of a process or thread, from `stat` in its folder of /proc;
+    None if it has ended."""
+    name, bracket, fields = (read(f"{folder}/stat") or "").rpartition(")")
+    return (name.split("(", 1)[1], fields.split()) if bracket else None
+
+
 def cpu_seconds(pid):
-    """User and system time so far of a process and of its children that ended."""
-    with open(f"/proc/{pid}/stat", encoding="utf-8") as file:
-        fields = file.read().rsplit(")", 1)[1].split()
-    return sum(int(field) for field in fields[11:15]) / os.sysconf("SC_CLK_TCK")
+    """User and system time so far of a process and of its children that ended.
+
+    Raises ProcessLookupError if the process has ended."""
+    found = stat(f"/proc/{pid}")
+    if found is None:
+        raise ProcessLookupError(f"process {pid} has ended")
+    return sum(int(field) for field in found[1][11:15]) / os.sysconf("SC_CLK_TCK")
 
 
 def busy_seconds():
@@ -73,6 +92,7 @@ def busy_seconds():
 
 
 def wait_until(what, seconds):
+    """Calls `what` until it returns true; False if it did not within `seconds`."""
     end_time = time.monotonic() + seconds
     while time.monotonic() < end_time:
         if what():

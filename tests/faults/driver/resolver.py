@@ -8,12 +8,14 @@ SILENT = False
 
 
 def silence(*_):
+    """Stops answering."""
     global SILENT
     SILENT = True
 
 
 def answer(query):
-    """The same question, and for type A one record that points back to the name at offset 12."""
+    """Response to a query: its question, and for type A one record, which points back to the name
+    at offset 12."""
     end = query.index(b"\0", 12) + 5
     record = b""
     if query[end - 4:end - 2] == b"\0\1":

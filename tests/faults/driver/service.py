@@ -12,10 +12,11 @@ LIMIT_SECONDS = 120
 
 
 class Skipped(Exception):
-    """The language is not there; the text says what lacks."""
+    """A language is not installed; the text says what is missing."""
 
 
 def tool(*names):
+    """Path of the first of these programs that is installed. Raises Skipped if none is."""
     for name in names:
         if found := shutil.which(name):
             return found
@@ -23,7 +24,7 @@ def tool(*names):
 
 
 class Programs:
-    """Compiled on first use, once."""
+    """The services, each compiled at its first use."""
 
     def __init__(self, folder):
         self.folder = folder
@@ -31,6 +32,7 @@ class Programs:
         self.known = {}
 
     def command(self, server):
+        """Command line of a service. Raises Skipped if it cannot be built."""
         if server not in self.known:
             try:
                 self.known[server] = self.build(server)
@@ -41,6 +43,7 @@ class Programs:
         return self.known[server]
 
     def build(self, server):
+        """Compiles a service, and returns its command line."""
         language, _, name = server.partition("/")
         source, program = HERE / language, str(self.folder / server.replace("/", "-"))
         if language == "c":
@@ -63,6 +66,7 @@ class Programs:
 
     @staticmethod
     def compile(command, **options):
+        """Runs a compiler. Raises Skipped with its messages if it fails."""
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False,
                               **options)
         if done.returncode:
@@ -70,6 +74,7 @@ class Programs:
 
 
 def free_port():
+    """A TCP port that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -83,6 +88,7 @@ def request(port, path, seconds=20):
 
 
 def listens(port):
+    """True if a local port accepts connections."""
     try:
         socket.create_connection(("127.0.0.1", port), 1).close()
         return True
@@ -91,15 +97,15 @@ def listens(port):
 
 
 def start_service(command, mode, settings, errors, *, wrap=None, group=None,
-                  favour=0):
-    """Starts it and waits until it accepts. Returns (process, port). What it writes to stderr goes
-    to the file `errors`: under a fault that can be much."""
+                  nice=0):
+    """Starts a service and waits until it accepts. Returns (process, port). Its stderr goes to the
+    file `errors`, because a pipe could fill up under a fault."""
     port = free_port()
     command = [*command, mode, str(port)]
     environment = {**os.environ, **{name: str(value) for name, value in settings.items()}}
     with open(errors, "ab") as messages:
         process = start(wrap(command) if wrap else command, limit=LIMIT_SECONDS, group=group,
-                        favour=favour, env=environment, stderr=messages)
+                        nice=nice, env=environment, stderr=messages)
     if not wait_until(lambda: listens(port) or process.poll() is not None, 30) \
             or process.poll() is not None:
         said = pathlib.Path(errors).read_text(errors="replace").strip()[-200:]

@@ -8,6 +8,8 @@ from process import cpu_seconds, end, start
 
 
 class Stream:
+    """A running `PROGRAM watch`; `finish` ends it."""
+
     def __init__(self, program, port, limit):
         self.port = port
         self.samples = []   # (monotonic time at which the line was here, this listener's object)
@@ -17,6 +19,7 @@ class Stream:
         self.reader.start()
 
     def read(self):
+        """Collects the samples of this listener until the program ends."""
         for line in self.process.stdout:
             now = time.monotonic()
             try:
@@ -28,12 +31,15 @@ class Stream:
                     self.samples.append((now, one))
 
     def alive(self):
+        """True while the program runs."""
         return self.process.poll() is None
 
     def cpu_seconds(self):
+        """CPU time of the program so far."""
         return cpu_seconds(self.process.pid)
 
     def finish(self):
+        """Ends the program; returns the samples."""
         end(self.process)
         self.reader.join(5)
         return self.samples

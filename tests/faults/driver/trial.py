@@ -8,7 +8,7 @@ import sys
 import time
 
 import facts
-from client import Client, calm, latencies, share
+from client import Client, baseline, latencies, share
 from machine import CannotPlant, private_resolver
 from process import busy_seconds, cpu_seconds, end, end_all, start
 from service import LIMIT_SECONDS, Skipped, free_port, request, start_service
@@ -24,6 +24,7 @@ BACKEND = "127.0.0.9"
 
 
 def examine(case, programs, machine, options):
+    """Runs one case; returns its row of results, with the verdict."""
     row = {"case": case.name, "fault": case.fault, "language": case.language,
            "accepts": list(case.accepts)}
     try:
@@ -40,6 +41,7 @@ def examine(case, programs, machine, options):
 
 
 def plant_and_ask(case, programs, machine, options, row):
+    """Starts the service, plants the fault, asks the program, and measures; fills `row`."""
     command = programs.command(case.server)
     settings, wrap, group, helper = dict(case.settings), None, None, None
     if case.needs == "quota":
@@ -69,8 +71,9 @@ def plant_and_ask(case, programs, machine, options, row):
 
     service, port = start_service(command, case.mode, settings,
                                   machine.folder / "service.err", wrap=wrap, group=group,
-                                  favour=-10 if case.own_share else 0)
-    row["calm_p50_ms"], row["calm_p90_ms"] = calm(machine.folder, port, case.calm)
+                                  nice=-10 if case.own_share else 0)
+    row["baseline_p50_ms"], row["baseline_p90_ms"] = baseline(machine.folder, port,
+                                                              case.baseline)
 
     held = [request(port, "/price/1") for _ in range(case.hold)]
     if held:
@@ -97,7 +100,7 @@ def plant_and_ask(case, programs, machine, options, row):
     last = time.monotonic()
     row["service_cpus"] = round((cpu_seconds(service.pid) - cpu) / (last - first), 2)
     row["machine_cpus"] = round((busy_seconds() - busy) / (last - first), 2)
-    times = latencies(*client.finish(), first, last)
+    times = latencies(*client.stop(), first, last)
     row["requests"] = len(times)
     for name, part in (("p50_ms", 0.5), ("p90_ms", 0.9), ("p99_ms", 0.99)):
         row[name] = share(times, part)
@@ -113,6 +116,7 @@ def plant_and_ask(case, programs, machine, options, row):
 
 
 def second_client(case, folder, port):
+    """The client beside the measured one; None if the case has none."""
     if case.beside == "slow-readers":
         return Client(folder, "beside", port, 8, connections=8, path="/large", read_bytes=16384,
                       receive_buffer=65536, read_pause=0.05)
@@ -122,7 +126,7 @@ def second_client(case, folder, port):
 
 
 def ask(program, port, row):
-    """Runs the program under examination and takes what it says of this listener."""
+    """Runs the program under examination and stores its answer about this listener in `row`."""
     start_time = time.monotonic()
     process = start([program, "watch", f"127.0.0.1:{port}", "--once", "--json"],
                     limit=4 * ANSWER_SECONDS, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
@@ -142,11 +146,12 @@ def ask(program, port, row):
 
 
 def judge(case, row):
+    """Verdict of a case; see the README."""
     part = "p90" if case.fault == "pauses" else "p50"
-    calm_ms, now_ms = row[f"calm_{part}_ms"], row[f"{part}_ms"]
-    if calm_ms is None or now_ms is None:
+    baseline_ms, now_ms = row[f"baseline_{part}_ms"], row[f"{part}_ms"]
+    if baseline_ms is None or now_ms is None:
         return "not planted"
-    if (now_ms >= HURTS * calm_ms) == case.healthy:
+    if (now_ms >= HURTS * baseline_ms) == case.healthy:
         return "not planted"
     if row["seconds"] > ANSWER_SECONDS:
         row["sentence"] = f"(too late) {row['sentence']}"

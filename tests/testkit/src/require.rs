@@ -133,7 +133,7 @@ pub fn parse(list: &str) -> Result<Vec<Requirement>, String> {
         .map(|word| {
             Requirement::ALL.into_iter().find(|need| need.name() == word).ok_or_else(|| {
                 let known = Requirement::ALL.map(Requirement::name).join(", ");
-                format!("`{word}` is nothing that tests need (known: {known})")
+                format!("unknown requirement `{word}` (known: {known})")
             })
         })
         .collect()
@@ -170,7 +170,7 @@ mod tests {
         for need in Requirement::ALL {
             assert_eq!(parse(need.name()), Ok(vec![need]));
         }
-        assert!(parse("memcached,iouring").unwrap_err().starts_with("`iouring` is nothing"));
+        assert!(parse("memcached,iouring").unwrap_err().starts_with("unknown requirement `iouring`"));
     }
 
     #[test]

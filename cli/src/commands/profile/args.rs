@@ -363,8 +363,13 @@ pub(super) fn parse_share(text: &str) -> Result<f64, String> {
     parse_percentile(text).ok().filter(|share| *share > 0.0).ok_or_else(|| "accepted: above 0, to 100".into())
 }
 
+/// True if all characters are hexadecimal digits; `from_str_radix` also accepts a sign.
+pub(super) fn is_hex(digits: &str) -> bool {
+    digits.bytes().all(|digit| digit.is_ascii_hexdigit())
+}
+
 fn parse_id(text: &str) -> Result<u64, String> {
-    let parsed = match text.strip_prefix("0x") {
+    let parsed = match text.strip_prefix("0x").filter(|digits| is_hex(digits)) {
         Some(digits) => u64::from_str_radix(digits, 16),
         None => text.parse(),
     };

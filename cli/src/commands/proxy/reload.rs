@@ -1,9 +1,9 @@
 //! New settings for the running proxy, and what became of them. Does not contain signals.
 
-use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use leeward_observe::exposition::PrometheusText;
 use leeward_proxy::Proxy;
 use leeward_proxy::settings::file::FileSettings;
 
@@ -38,22 +38,22 @@ impl ReloadCounts {
     /// The counts as Prometheus text.
     pub(super) fn metrics(&self) -> String {
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let mut text = String::from(
-            "# HELP leeward_proxy_reloads_total Reloads of the settings (SIGHUP).\n\
-             # TYPE leeward_proxy_reloads_total counter\n",
+        let mut text = PrometheusText::new();
+        let name = "leeward_proxy_reloads";
+        text.begin_counter(name, "Reloads of the settings (SIGHUP).");
+        text.counter(name, &[("result", "applied")], of(&self.applied));
+        text.counter(name, &[("result", "rejected")], of(&self.rejected));
+        text.gauge(
+            "leeward_proxy_last_reload_successful",
+            "1 if the last reload was applied, or there was none.",
+            1.0 - of(&self.is_last_rejected) as f64,
         );
-        for (result, count) in [("applied", of(&self.applied)), ("rejected", of(&self.rejected))] {
-            let _ = writeln!(text, "leeward_proxy_reloads_total{{result=\"{result}\"}} {count}");
-        }
-        let gauges = [
-            ("successful", "1 if the last reload was applied, or there was none.", 1 - of(&self.is_last_rejected)),
-            ("timestamp_seconds", "Time of the last reload that was applied; 0: none.", of(&self.last_applied)),
-        ];
-        for (name, help, value) in gauges {
-            let name = format!("leeward_proxy_last_reload_{name}");
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
-        }
-        text
+        text.gauge(
+            "leeward_proxy_last_reload_timestamp_seconds",
+            "Time of the last reload that was applied; 0: none.",
+            of(&self.last_applied) as f64,
+        );
+        text.finish()
     }
 
     /// What `/debug/config` says of them.
@@ -84,4 +84,28 @@ pub(super) fn reload(proxy: &Proxy, args: &ProxyArgs, admin: Option<&str>) -> Re
         kept.push("admin");
     }
     Ok(Reloaded { merged, kept })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reloads_are_counted_by_result() {
+        let counts = ReloadCounts::default();
+        counts.record(true);
+        counts.record(false);
+        let text = counts.metrics();
+        for line in [
+            "# TYPE leeward_proxy_reloads_total counter",
+            "leeward_proxy_reloads_total{result=\"applied\"} 1",
+            "leeward_proxy_reloads_total{result=\"rejected\"} 1",
+            "# TYPE leeward_proxy_last_reload_successful gauge",
+            "leeward_proxy_last_reload_successful 0",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        let time = text.lines().find_map(|line| line.strip_prefix("leeward_proxy_last_reload_timestamp_seconds "));
+        assert_eq!(time, Some(&*counts.last_applied.load(Ordering::Relaxed).to_string()), "a whole number");
+    }
 }

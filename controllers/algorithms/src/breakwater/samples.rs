@@ -1,6 +1,7 @@
 //! Samples of requests that the cores take for the efficiency signal: the time from a grant to the
 //! response that it made possible, the requests in the server, and the late responses. Each core
-//! writes only its own cache line; the slow half adds the lines up.
+//! counts in lines of its own; the slow half adds the lines up. Cores share one counter, the number
+//! of classes, which changes at most once per class.
 //!
 //! The counts of requests in the server are kept per method, since requests of one method wait for
 //! the same resources. There are [`CLASSES`] counts, which further methods share.
@@ -55,7 +56,8 @@ struct ClassCounters {
 #[derive(Debug)]
 pub(super) struct Samples {
     cores: Box<[CachePadded<CoreCounters>]>,
-    /// Number of classes seen so far.
+    /// Highest class that has received a request, plus one. Classes below it may have received
+    /// none.
     classes: CachePadded<AtomicU64>,
     /// Sojourn time of nearly all requests of a class, ns; cores count requests that stay longer.
     percentiles: CachePadded<[AtomicU64; CLASSES]>,
@@ -116,7 +118,7 @@ impl Samples {
         write(&self.client_percentile.0, sojourn.0);
     }
 
-    /// Number of classes that have received requests.
+    /// Number of classes to read: the highest that has received a request, plus one; at least one.
     pub(super) fn classes(&self) -> usize {
         self.classes.0.load(Ordering::Relaxed) as usize
     }

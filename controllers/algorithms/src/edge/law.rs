@@ -7,20 +7,20 @@ use leeward_core::units::Nanos;
 /// Completions before a capacity is known. Until then the level stays, and only late requests are
 /// rejected.
 const MIN_COMPLETIONS: u64 = 16;
-/// Share of the target from which a delay stands: the cores always have work, so completions are
+/// Share of the target from which a queue persists: the cores always have work, so completions are
 /// the capacity.
 const BUSY: f64 = 0.25;
 /// Demand over capacity that shows an overload at once, and that ends one. A nearly full service
 /// has queues now and then and works them off: rejections would help no request.
 const ONSET_RATIO: f64 = 1.2;
 const END_RATIO: f64 = 1.05;
-/// Share of the capacity at which the level began to bind that it leaves at least. Where a delay
-/// stands whatever is admitted, such as where clients send in batches, less and less would be
-/// admitted and completed.
+/// Lower bound of the allowed work, as a share of the capacity measured before the limit took
+/// effect. If a delay persists whatever is admitted, as with clients that send in batches, less and
+/// less would be admitted and completed.
 const LEAST_SHARE: f64 = 0.5;
-/// Share of the allowed work from which the level, and not the cores, bounds what is completed. The
-/// strict levels of a delay above its target admit as little as 0.65 of it (`share`).
-const BOUND: f64 = 0.5;
+/// Share of the allowed work from which the limit, and not the cores, bounds what is completed. The
+/// strict limits of a delay above its target admit as little as 0.65 of it (`share`).
+const LIMITED_SHARE: f64 = 0.5;
 /// Memories for which a delay stays above its target before that alone shows an overload.
 const STANDING_MEMORIES: f64 = 5.0;
 
@@ -31,7 +31,7 @@ pub(super) struct Observation {
     /// The minimum delay of the interval.
     pub(super) standing_delay: Nanos,
     /// Nanoseconds since the last update.
-    pub(super) passed: f64,
+    pub(super) elapsed_ns: f64,
     /// Weight of this update in an average.
     pub(super) weight: f64,
     /// Nanoseconds over which averages are taken.
@@ -57,8 +57,8 @@ pub(super) struct Law {
     time_above: f64,
     /// Completions per nanosecond while cores were busy.
     capacity: f64,
-    /// The same when the cores, and not the level, last bounded them.
-    unbound_capacity: f64,
+    /// The same when the cores, and not the limit, last bounded them.
+    capacity_without_limit: f64,
     /// Completions per nanosecond, averaged, and nanoseconds since the beginning.
     completed: f64,
     time: f64,
@@ -66,7 +66,7 @@ pub(super) struct Law {
     busy_time: f64,
     /// Completions of this busy time.
     busy_completions: u64,
-    /// Nanoseconds since the delay last stood.
+    /// Nanoseconds since a queue last persisted.
     quiet_time: f64,
     /// Cost per nanosecond to admit; infinite while everything is admitted.
     allowed: f64,
@@ -82,7 +82,7 @@ impl Law {
             gain,
             increase,
             capacity: 0.0,
-            unbound_capacity: 0.0,
+            capacity_without_limit: 0.0,
             completed: 0.0,
             time: 0.0,
             busy_time: 0.0,
@@ -95,10 +95,10 @@ impl Law {
     /// Returns the cost per nanosecond to admit from now on; infinite for everything.
     pub(super) fn update(&mut self, observed: &Observation) -> f64 {
         let standing = observed.standing_delay.0 as f64;
-        let stands = standing >= BUSY * self.target;
-        self.quiet_time = if stands { 0.0 } else { self.quiet_time + observed.passed };
+        let persists = standing >= BUSY * self.target;
+        self.quiet_time = if persists { 0.0 } else { self.quiet_time + observed.elapsed_ns };
         self.learn(observed);
-        if stands {
+        if persists {
             if self.busy_completions >= MIN_COMPLETIONS {
                 let error = ((self.target - standing) / self.target).clamp(-1.0, 1.0);
                 self.allowed = self.capacity * observed.cost * (1.0 + self.gain * error);
@@ -109,7 +109,7 @@ impl Law {
             let max = self.capacity * observed.cost * (1.0 + self.gain);
             self.allowed = self.allowed.max(max.min(self.allowed + self.increase * observed.demand));
         } else {
-            // No delay stands: admits more than was admitted, and no less than before.
+            // No queue persists: admits more than was admitted, and no less than before.
             self.allowed = self.allowed.max(observed.admitted) + self.increase * observed.demand;
         }
         self.detect_overload(observed);
@@ -126,13 +126,13 @@ impl Law {
         let standing = observed.standing_delay.0 as f64;
         let capacity = self.capacity * observed.cost;
         if standing >= self.target {
-            self.time_above = (self.time_above + observed.passed).min(STANDING_MEMORIES * observed.memory);
+            self.time_above = (self.time_above + observed.elapsed_ns).min(STANDING_MEMORIES * observed.memory);
             let proof = observed.demand >= ONSET_RATIO * capacity
                 || standing >= self.deadline
                 || self.time_above >= STANDING_MEMORIES * observed.memory;
             self.is_overloaded |= proof && self.busy_completions >= MIN_COMPLETIONS;
         } else {
-            self.time_above = (self.time_above - observed.passed).max(0.0);
+            self.time_above = (self.time_above - observed.elapsed_ns).max(0.0);
             self.is_overloaded &= observed.demand > END_RATIO * capacity;
         }
     }
@@ -143,9 +143,9 @@ impl Law {
     }
 
     fn learn(&mut self, observed: &Observation) {
-        self.time += observed.passed;
-        let weight = observed.weight.max(observed.passed / self.time);
-        self.completed += weight * (observed.completions as f64 / observed.passed - self.completed);
+        self.time += observed.elapsed_ns;
+        let weight = observed.weight.max(observed.elapsed_ns / self.time);
+        self.completed += weight * (observed.completions as f64 / observed.elapsed_ns - self.completed);
         if (observed.delay.0 as f64) < BUSY * self.target {
             // Completions beside free cores measure the demand. A later overload may have another
             // capacity.
@@ -155,17 +155,17 @@ impl Law {
             return;
         }
         self.busy_completions = self.busy_completions.saturating_add(observed.completions);
-        self.busy_time += observed.passed;
+        self.busy_time += observed.elapsed_ns;
         // The mean of this busy time until it is longer than the memory; then an average over the
         // memory.
-        let weight = observed.weight.max(observed.passed / self.busy_time);
-        self.capacity += weight * (observed.completions as f64 / observed.passed - self.capacity);
+        let weight = observed.weight.max(observed.elapsed_ns / self.busy_time);
+        self.capacity += weight * (observed.completions as f64 / observed.elapsed_ns - self.capacity);
         if self.allowed.is_infinite() {
-            self.unbound_capacity = self.capacity;
-        } else if self.completed * observed.cost < BOUND * self.allowed {
-            self.unbound_capacity += observed.weight * (self.capacity - self.unbound_capacity);
+            self.capacity_without_limit = self.capacity;
+        } else if self.completed * observed.cost < LIMITED_SHARE * self.allowed {
+            self.capacity_without_limit += observed.weight * (self.capacity - self.capacity_without_limit);
         } else {
-            self.capacity = self.capacity.max(LEAST_SHARE * self.unbound_capacity);
+            self.capacity = self.capacity.max(LEAST_SHARE * self.capacity_without_limit);
         }
     }
 }
@@ -181,7 +181,7 @@ mod tests {
         Observation {
             delay,
             standing_delay: delay,
-            passed: MS,
+            elapsed_ns: MS,
             weight: 0.01,
             memory: 100.0 * MS,
             completions,
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_delay_that_stands_whatever_is_admitted_leaves_half_of_the_capacity() {
+    fn a_persistent_delay_reduces_the_limit_to_half_of_the_capacity_at_most() {
         let mut law = law();
         let mut admitted = 2e-2;
         for _ in 0..10_000 {

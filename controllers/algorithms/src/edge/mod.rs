@@ -268,24 +268,24 @@ impl ControlLoop for Control {
     }
 
     fn tick(&mut self, signals: &Signals) {
-        let passed = signals.now.since(self.updated).0 as f64;
-        if passed <= 0.0 {
+        let elapsed_ns = signals.now.since(self.updated).0 as f64;
+        if elapsed_ns <= 0.0 {
             return;
         }
         self.updated = signals.now;
         let delay = self.standing.record(signals.now, signals.delay());
-        let weight = passed / (passed + self.memory.0 as f64);
+        let weight = elapsed_ns / (elapsed_ns + self.memory.0 as f64);
         let admitted = self.shared.admitted();
         let cost = admitted.cost.wrapping_sub(self.last_totals.cost) as f64;
         let requests = admitted.requests.wrapping_sub(self.last_totals.requests) as f64;
         self.last_totals = admitted;
-        self.admitted += weight * (cost / passed - self.admitted);
-        self.requests += weight * (requests / passed - self.requests);
-        let demand = self.shares.record(&self.shared.table, passed, weight);
+        self.admitted += weight * (cost / elapsed_ns - self.admitted);
+        self.requests += weight * (requests / elapsed_ns - self.requests);
+        let demand = self.shares.record(&self.shared.table, elapsed_ns, weight);
         let allowed = self.law.update(&Observation {
             delay: signals.delay(),
             standing_delay: delay,
-            passed,
+            elapsed_ns,
             weight,
             memory: self.memory.0 as f64,
             completions: signals.completions,

@@ -43,8 +43,8 @@ impl Shares {
         }
     }
 
-    /// Adds the arrivals of `passed` nanoseconds to the averages. Returns the total demand.
-    pub(super) fn record(&mut self, table: &TenantTable, passed: f64, weight: f64) -> f64 {
+    /// Adds the arrivals of `elapsed_ns` nanoseconds to the averages. Returns the total demand.
+    pub(super) fn record(&mut self, table: &TenantTable, elapsed_ns: f64, weight: f64) -> f64 {
         let mut all = 0.0;
         for (index, total) in self.totals.iter_mut().enumerate() {
             if *total == 0.0 && !table.is_taken(index) {
@@ -56,7 +56,7 @@ impl Shares {
                 let count = slot.count(level);
                 let arrived = count.wrapping_sub(demand.last_counts[level]) as f64;
                 demand.last_counts[level] = count;
-                *rate += weight * (arrived / passed - *rate);
+                *rate += weight * (arrived / elapsed_ns - *rate);
                 *total += *rate;
             }
             if *total < MIN_DEMAND {

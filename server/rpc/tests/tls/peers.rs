@@ -56,8 +56,3 @@ pub(crate) fn refusals(server: &Server, reason: &str) -> u64 {
     let Statistics { tls, .. } = server.statistics();
     tls.unwrap().refused.get(reason).copied().unwrap_or(0)
 }
-
-/// Waits until the condition holds.
-pub(crate) fn until(is_so: impl FnMut() -> bool) {
-    leeward_testkit::wait::until("it is so", is_so);
-}

@@ -1,12 +1,13 @@
 //! Clients and servers that don't match: both sides report the reason.
 
 use crate::certificates::{Authority, Validity, dns};
-use crate::peers::{builder, echo, refusals, refused, start, until};
+use crate::peers::{builder, echo, refusals, refused, start};
 use leeward_rpc::client::{BuildError, Client};
 use leeward_rpc::server::Server;
 use leeward_rpc::tls::{ClientFiles, ClientTls, ServerFiles, ServerTls};
 use leeward_runtime::IdlePolicy;
 use leeward_testkit::greetings::GREETINGS;
+use leeward_testkit::wait::until;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
@@ -14,7 +15,7 @@ use std::net::TcpStream;
 fn check(server: &Server, tls: Option<ClientTls>, message: &str, reason: &str) {
     let error = refused(server, tls);
     assert!(error.contains(message), "{error}");
-    until(|| refusals(server, reason) > 0);
+    until("it is counted", || refusals(server, reason) > 0);
 }
 
 #[test]
@@ -93,9 +94,9 @@ fn garbage_ends_a_connection_at_once() {
         let mut answer = Vec::new();
         let _ = stream.read_to_end(&mut answer);
         assert!(!answer.is_empty(), "told why: {reason}");
-        until(|| refusals(&server, reason) == before + 1);
+        until("it is counted", || refusals(&server, reason) == before + 1);
     }
-    until(|| server.statistics().tls.unwrap().waiting == 0);
+    until("no handshake waits", || server.statistics().tls.unwrap().waiting == 0);
     server.stop().unwrap();
 }
 

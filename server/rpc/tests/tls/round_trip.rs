@@ -2,11 +2,12 @@
 //! cores.
 
 use crate::certificates::{Authority, Validity, dns, uri};
-use crate::peers::{ask, builder, client, start, until};
+use crate::peers::{ask, builder, client, start};
 use leeward_core::units::Tenant;
 use leeward_engine::{PeerIdentity, TenantTable, UnknownIdentities};
 use leeward_rpc::server::OwnedRequest;
 use leeward_rpc::tls::{ServerFiles, ServerTls};
+use leeward_testkit::wait::until;
 use std::fs;
 
 #[test]
@@ -137,7 +138,7 @@ fn a_reload_accepts_new_files_and_ignores_broken_ones() {
     assert_eq!(ask(&early, b"before").unwrap(), b"before");
 
     fs::write(&cert, "no certificate").unwrap();
-    until(|| {
+    until("the broken file is reported", || {
         tls.check_files();
         tls.last_error().is_some()
     });
@@ -149,7 +150,7 @@ fn a_reload_accepts_new_files_and_ignores_broken_ones() {
     let (expired_cert, expired_key) = old.issue("expired", vec![dns("localhost")], Validity::LongAgo);
     fs::copy(&expired_cert, &cert).unwrap();
     fs::copy(&expired_key, &key).unwrap();
-    until(|| {
+    until("the expired certificate is reported", || {
         tls.check_files();
         tls.last_error().is_some_and(|error| error.contains("the certificate has expired"))
     });
@@ -159,7 +160,7 @@ fn a_reload_accepts_new_files_and_ignores_broken_ones() {
     let (other_cert, other_key) = new.localhost();
     fs::copy(other_cert, &cert).unwrap();
     fs::copy(other_key, &key).unwrap();
-    until(|| {
+    until("the new files are read", || {
         tls.check_files();
         tls.reloads() == 1
     });

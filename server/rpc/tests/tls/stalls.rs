@@ -1,8 +1,9 @@
 //! Stalled handshakes: the server ends them, and they keep no other client out.
 
 use crate::certificates::Authority;
-use crate::peers::{ask, builder, client, refusals, start, until};
+use crate::peers::{ask, builder, client, refusals, start};
 use leeward_core::units::Nanos;
+use leeward_testkit::wait::until;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,8 +25,8 @@ fn silent_handshakes_time_out_and_block_no_other_client() {
     let late = client(&server, Some(tls));
     assert_eq!(ask(&late, b"late").unwrap(), b"late");
     // Connections that waited in the kernel's queue for the whole time limit never got a slot.
-    until(|| refusals(&server, "stalled") + refusals(&server, "waited") == 400);
-    until(|| server.statistics().tls.unwrap().waiting == 0);
+    until("all are refused", || refusals(&server, "stalled") + refusals(&server, "waited") == 400);
+    until("no handshake waits", || server.statistics().tls.unwrap().waiting == 0);
     for stream in &mut stalled {
         // Closed, or reset.
         let _ = stream.read_to_end(&mut Vec::new());
@@ -42,7 +43,7 @@ fn a_full_server_does_no_handshake() {
     assert_eq!(ask(&first, b"first").unwrap(), b"first");
     let message = crate::peers::refused(&server, Some(tls));
     assert!(message.contains("within the TLS handshake") || message.contains("reset"), "{message}");
-    until(|| refusals(&server, "full") > 0);
+    until("a handshake is refused", || refusals(&server, "full") > 0);
     assert_eq!(server.statistics().tls.unwrap().done, 1);
     assert_eq!(ask(&first, b"still there").unwrap(), b"still there");
     server.stop().unwrap();
@@ -53,7 +54,7 @@ fn a_server_that_stops_waits_for_no_handshake() {
     let authority = Authority::new();
     let server = start(builder(authority.server(None)));
     let _stalled: Vec<_> = (0..10).map(|_| TcpStream::connect(server.address()).unwrap()).collect();
-    until(|| server.statistics().tls.unwrap().waiting == 10);
+    until("ten handshakes wait", || server.statistics().tls.unwrap().waiting == 10);
     server.stop().unwrap();
 }
 
@@ -75,7 +76,7 @@ fn trickling_handshakes_block_no_other_client() {
                 std::thread::sleep(Duration::from_millis(20));
             }
         });
-        until(|| server.statistics().tls.unwrap().waiting >= 256);
+        until("256 handshakes wait", || server.statistics().tls.unwrap().waiting >= 256);
         let late = client(&server, Some(authority.client(None)));
         let answer = ask(&late, b"late");
         over.store(true, Ordering::SeqCst);

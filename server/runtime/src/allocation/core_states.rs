@@ -49,7 +49,7 @@ pub(crate) struct CoreStates {
     /// Time at which the allocator is due.
     due: AtomicU64,
     period: Nanos,
-    search: Option<Nanos>,
+    search_time: Option<Nanos>,
 }
 
 /// Flags of a core that are read without the lock.
@@ -119,7 +119,7 @@ impl CoreStates {
             PollSchedule::Periodic(period) => period.max(Nanos(1)),
             PollSchedule::EveryEvent { .. } => EVENTS,
         };
-        let search = allocation.allocator.search();
+        let search_time = allocation.allocator.search();
         let initial = |core| if parked(core) { CoreState::Parked } else { CoreState::Active };
         let state = State {
             allocator: allocation.allocator,
@@ -137,13 +137,13 @@ impl CoreStates {
             parkable: AtomicU64::new(0),
             due: AtomicU64::new(0),
             period,
-            search,
+            search_time,
         }
     }
 
     /// Time for which a core looks for work before it parks; `None`: until it is revoked.
-    pub(crate) fn search(&self) -> Option<Nanos> {
-        self.search
+    pub(crate) fn search_time(&self) -> Option<Nanos> {
+        self.search_time
     }
 
     /// Returns whether `core` is parked, so that the first core serves its network and queue.

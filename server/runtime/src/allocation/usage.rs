@@ -29,7 +29,7 @@ impl CoreUsage {
         self.grants as f64 * 1e9 / self.span.0.max(1) as f64
     }
 
-    /// Parked cores per second.
+    /// Parks per second.
     pub fn parks_per_second(&self) -> f64 {
         self.parks as f64 * 1e9 / self.span.0.max(1) as f64
     }

@@ -64,7 +64,7 @@ fn an_unreachable_leaf_makes_answers_partial_and_garbage_is_rejected() {
     let whole = client.call_until_complete(Method(0), &query);
     assert_eq!(whole[..2], [3, 3]);
     assert_eq!(client.call_error(Method(0), &[2, 1, b'a']), "a word that is cut short");
-    assert_eq!(client.call_error(Method(0), &[1, 0]), "a word without letters");
+    assert_eq!(client.call_error(Method(0), &[1, 0]), "an empty word");
     leaves.pop().unwrap().stop().unwrap();
     let partial = loop {
         let answer = client.call(Method(0), &query);

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 /// Limit of children that are named.
 const NAMED: usize = 32;
 
-/// Says which processes below these may be meant, with the command to record them.
+/// Describes the processes below these that are not recorded, with the command to record them.
 pub(super) fn not_recorded(recorded: &BTreeSet<u32>) -> Option<String> {
     let mut found: BTreeSet<u32> = BTreeSet::new();
     let mut parents: Vec<u32> = recorded.iter().copied().collect();
@@ -19,14 +19,23 @@ pub(super) fn not_recorded(recorded: &BTreeSet<u32>) -> Option<String> {
             }
         }
     }
-    let named: Vec<String> = found.iter().take(NAMED).map(ToString::to_string).collect();
+    describe(recorded.len(), &found)
+}
+
+fn describe(recorded: usize, found: &BTreeSet<u32>) -> Option<String> {
+    let whose = if recorded == 1 { "the process" } else { "the processes" };
     let what = match found.len() {
         0 => return None,
-        1 => "child was".into(),
-        count => format!("{count} children were"),
+        1 => format!("a child of {whose} was"),
+        count => format!("{count} children of {whose} were"),
     };
-    let (named, more) = (named.join(" "), if found.len() > NAMED { " …" } else { "" });
-    Some(format!("its {what} not recorded; for that: leeward profile record --pid {named}{more}"))
+    let which = match found.len() {
+        1 => "it".into(),
+        2..=NAMED => "them".into(),
+        _ => format!("the first {NAMED}"),
+    };
+    let named: Vec<String> = found.iter().take(NAMED).map(ToString::to_string).collect();
+    Some(format!("{what} not recorded; to record {which}: leeward profile record --pid {}", named.join(" ")))
 }
 
 /// Children of all threads of a process; none if it has ended.
@@ -43,6 +52,21 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
+    fn the_command_can_be_pasted_whatever_the_number_of_children() {
+        let command = |count: u32| {
+            let described = describe(2, &(1..=count).collect()).unwrap();
+            let (text, pids) = described.split_once(": leeward profile record --pid ").unwrap();
+            assert!(pids.split(' ').all(|pid| pid.parse::<u32>().is_ok()), "{described}");
+            (text.to_string(), pids.split(' ').count())
+        };
+        assert_eq!(command(1).0, "a child of the processes was not recorded; to record it");
+        assert_eq!(command(32).0, "32 children of the processes were not recorded; to record them");
+        let (text, named) = command(33);
+        assert_eq!(text, "33 children of the processes were not recorded; to record the first 32");
+        assert_eq!(named, 32);
+    }
+
+    #[test]
     fn children_and_theirs_are_named_with_the_command() {
         let shell = "sleep 60 & echo $!; read line; kill $!";
         let mut command = Command::new("sh");
@@ -53,7 +77,7 @@ mod tests {
         std::io::BufRead::read_line(&mut out, &mut line).unwrap();
         let sleeping: u32 = line.trim().parse().unwrap();
         let said = not_recorded(&BTreeSet::from([child.id()])).unwrap();
-        assert!(said.starts_with("its child was not recorded;"), "{said}");
+        assert!(said.starts_with("a child of the process was not recorded; to record it:"), "{said}");
         assert!(said.ends_with(&format!("leeward profile record --pid {sleeping}")), "{said}");
         assert_eq!(not_recorded(&BTreeSet::from([child.id(), sleeping])), None);
         assert_eq!(not_recorded(&BTreeSet::from([u32::MAX])), None);

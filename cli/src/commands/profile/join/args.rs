@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::super::args::parse_share;
+use super::super::args::{is_hex, parse_share};
 
 /// Join recordings of several processes, and find the one that makes the slowest requests slow
 ///
@@ -47,7 +47,7 @@ Examples:
 fn parse_trace(text: &str) -> Result<u128, String> {
     let digits = if text.contains('-') { text.split('-').nth(1).unwrap_or_default() } else { text };
     match u128::from_str_radix(digits, 16) {
-        Ok(number) if number != 0 && digits.len() == 32 => Ok(number),
+        Ok(number) if number != 0 && digits.len() == 32 && is_hex(digits) => Ok(number),
         _ => Err("accepted: 32 hexadecimal digits, not all 0".into()),
     }
 }
@@ -61,7 +61,7 @@ mod tests {
         let id = "0af7651916cd43dd8448eb211c80319c";
         assert_eq!(parse_trace(id), parse_trace(&format!("00-{id}-b7ad6b7169203331-01")));
         assert!(parse_trace(id).is_ok());
-        for wrong in ["", "7", "-", "+af7651916cd43dd8448eb211c80319c0", "00000000000000000000000000000000", &id[1..]] {
+        for wrong in ["", "7", "-", "+af7651916cd43dd8448eb211c80319c", "00000000000000000000000000000000", &id[1..]] {
             assert!(parse_trace(wrong).is_err(), "{wrong}");
         }
     }

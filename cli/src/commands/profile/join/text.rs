@@ -86,11 +86,11 @@ pub(super) fn tree(tree: &RequestNode, is_chosen: bool) -> String {
     ]);
     let (mut lines, mut left_out) = (0, 0);
     tree.each(&mut |node, depth| {
-        lines += 1;
-        if lines > LINES_MAX {
-            left_out += 1;
+        if lines == LINES_MAX {
+            left_out += 1 + node.unrecorded.len();
             return;
         }
+        lines += 1;
         let label = node.label.as_deref().map(|label| format!(" {label}")).unwrap_or_default();
         let indent = "  ".repeat(depth.min(16));
         let from = format_nanos(node.start.unsigned_abs());
@@ -102,17 +102,17 @@ pub(super) fn tree(tree: &RequestNode, is_chosen: bool) -> String {
             format_nanos(node.own),
             node.call.map_or(String::new(), |call| format_nanos(call.saturating_sub(node.latency))),
         ]);
-        for (peer, nanos) in node.unrecorded.iter().take(LINES_MAX) {
-            lines += 1;
-            if lines <= LINES_MAX {
-                let name = format!("{indent}  {}, not recorded", sanitize(peer));
-                table.row(vec![name, String::new(), format_nanos(*nanos), String::new(), String::new()]);
-            }
+        let shown = node.unrecorded.len().min(LINES_MAX - lines);
+        for (peer, nanos) in &node.unrecorded[..shown] {
+            let name = format!("{indent}  {}, not recorded", sanitize(peer));
+            table.row(vec![name, String::new(), format_nanos(*nanos), String::new(), String::new()]);
         }
+        lines += shown;
+        left_out += node.unrecorded.len() - shown;
     });
     let mut out = format!("\n{which} {}:\n{table}", tree.trace);
     if left_out > 0 {
-        out += &format!("and {left_out} more requests\n");
+        out += &format!("and {left_out} more request{}\n", if left_out == 1 { "" } else { "s" });
     }
     out
 }

@@ -57,21 +57,13 @@ pub(crate) fn draw(seed: u64) -> RandomScenario {
     }
 }
 
-#[allow(dead_code, reason = "the example uses it")]
-/// Admission controllers, with two variants of Breakwater: with and without knowledge of the
-/// allocator.
-pub(crate) fn admissions() -> Vec<(&'static str, &'static str)> {
-    let others = leeward_controllers::builtin().names().filter(|name| *name != "breakwater").collect::<Vec<_>>();
-    let breakwater = [("breakwater aware", "on"), ("breakwater", "off")];
-    breakwater.into_iter().chain(others.into_iter().map(|name| (name, ""))).collect()
-}
-
 /// The policies of core allocation.
 pub(crate) fn allocators() -> impl Iterator<Item = &'static str> {
     POLICIES.iter().map(|policy| policy.name)
 }
 
-/// Runs `drawn` under `admission` (one of [`admissions`]) and `allocator`.
+/// Runs `drawn` under `admission` and `allocator`. An admission controller is a name, of which the
+/// first word counts, and whether it knows the allocator: `on`, `off`, or empty without the choice.
 pub(crate) fn run(drawn: &RandomScenario, admission: (&str, &str), allocator: &str) -> RunOutcome {
     run_with(drawn, admission, allocator, &[])
 }

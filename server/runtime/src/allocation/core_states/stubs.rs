@@ -5,7 +5,7 @@ use super::*;
 /// An allocator that always asks for the same change.
 pub(super) struct ConstantAllocator {
     pub(super) change: CoreChange,
-    pub(super) search: Option<Nanos>,
+    pub(super) search_time: Option<Nanos>,
 }
 
 impl Allocator for ConstantAllocator {
@@ -18,7 +18,7 @@ impl Allocator for ConstantAllocator {
     }
 
     fn search(&self) -> Option<Nanos> {
-        self.search
+        self.search_time
     }
 }
 
@@ -33,7 +33,7 @@ impl AllocationMessages for NullMessages {
 }
 
 pub(super) fn core_states(change: CoreChange, cores: usize, least: u32) -> CoreStates {
-    let allocator = Box::new(ConstantAllocator { change, search: Some(Nanos(5)) });
+    let allocator = Box::new(ConstantAllocator { change, search_time: Some(Nanos(5)) });
     let limits = CoreLimits::new(least, cores as u32);
     CoreStates::new(Allocation { allocator, limits, admission: Box::new(NullMessages) }, cores, Time::ZERO)
 }

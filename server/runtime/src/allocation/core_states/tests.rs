@@ -127,7 +127,7 @@ fn core_counts_balance_under_every_policy() {
                 match state {
                     CoreState::Granted => states.wait_granted(core),
                     CoreState::Revoked => assert!(states.park(core, now), "{}", policy.name),
-                    CoreState::Active if states.search().is_some() && draw(3) == 0 => _ = states.park(core, now),
+                    CoreState::Active if states.search_time().is_some() && draw(3) == 0 => _ = states.park(core, now),
                     _ => states.set_idle(core, draw(2) == 0),
                 }
             }
