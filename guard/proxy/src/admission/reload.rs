@@ -1,9 +1,8 @@
 //! New settings for the queue while it is in use. Does not contain files.
 
-use super::policy::dispatch_settings;
+use super::policy::{dispatch_settings, dispatcher};
 use super::{Admission, BackendSlot, State};
 use crate::settings::Settings;
-use leeward_concurrency::dispatch::shadow::ShadowBacklog;
 use leeward_core::units::Time;
 use leeward_gate::Mode;
 use leeward_host::sync::lock;
@@ -28,16 +27,18 @@ impl Admission {
             state.is_shared = settings.is_shared;
         }
         let was_enforced = state.policy.mode == Mode::Enforce;
+        let dispatch = dispatch_settings(settings);
+        let has_other_queue = dispatch != *state.dispatcher.settings() || state.backends.iter().any(|slot| slot.is_new);
         state.policy.update(settings);
-        if was_enforced != (settings.mode == Mode::Enforce) {
-            state.shadow = ShadowBacklog::default();
+        if was_enforced != (settings.mode == Mode::Enforce) || has_new_limit || has_other_queue {
+            state.shadow.restart(dispatcher(settings));
         }
         replace(settings, &state.backends);
         if was_enforced && settings.mode != Mode::Enforce {
             // Nothing is held back any more, and the places that these wait for may never be free.
             state.dispatcher.send_all(now, &mut done);
         }
-        state.dispatcher.set_settings(now, dispatch_settings(settings), &mut done);
+        state.dispatcher.set_settings(now, dispatch, &mut done);
         drop(guard);
         self.deliver(now, done);
     }

@@ -97,7 +97,7 @@ impl Source for Admission {
         });
         let delay = match policy.mode {
             Mode::Enforce => dispatcher.oldest_wait(now),
-            Mode::Shadow | Mode::Share(_) => state.shadow.wait(),
+            Mode::Shadow | Mode::Share(_) => state.shadow.dispatcher().oldest_wait(now),
         };
         let current: Vec<usize> = (0..dispatcher.backends()).filter(|index| !dispatcher.is_removed(*index)).collect();
         let limit = current.iter().map(|index| f64::from(dispatcher.limit(*index))).sum::<f64>();

@@ -412,6 +412,8 @@ fn parse_mode(text: &str) -> Result<Mode, SettingsError> {
     match text {
         "enforce" => Ok(Mode::Enforce),
         "shadow" => Ok(Mode::Shadow),
+        // All is not a share: where each rejection is enforced, requests can wait.
+        "100%" => Ok(Mode::Enforce),
         _ => percent().map(Mode::Share).ok_or_else(|| wrong("mode", &"must be `enforce`, `shadow` or `1%` to `100%`")),
     }
 }
