@@ -224,13 +224,20 @@ impl Admission {
         lock(&self.0.state).counts.bad_requests += 1;
     }
 
-    /// Whether a request may be sent a second time: at most one in ten is.
+    /// Whether a request may be sent again on which a backend may have worked: at most one in ten
+    /// is.
     pub(crate) fn try_retry(&self) -> bool {
         let mut state = lock(&self.0.state);
         let counts = &mut state.counts;
-        let may = counts.retries * 10 < counts.totals.admitted + 100;
+        let may = counts.charged_retries * 10 < counts.totals.admitted + 100;
+        counts.charged_retries += u64::from(may);
         counts.retries += u64::from(may);
         may
+    }
+
+    /// Counts a request that is sent again, and was no load for the backend.
+    pub(crate) fn record_retry(&self) {
+        lock(&self.0.state).counts.retries += 1;
     }
 
     /// In shadow mode every request is sent at once, unless its rejection is enforced.

@@ -55,7 +55,7 @@ impl Admission {
             of.queued()
         );
         let counters = [
-            ("retries", "Requests that were sent to a second backend.", state.counts.retries),
+            ("retries", "Times that a request was sent again which a backend may have seen.", state.counts.retries),
             ("shadowed", "Requests that would have been rejected, had it been enforced.", state.counts.totals.shadowed),
             ("malformed_headers", "Headers of trusted peers that could not be parsed.", state.counts.totals.malformed),
             ("bad_requests", "Malformed requests, answered before the queue.", state.counts.bad_requests),

@@ -4,10 +4,11 @@ use crate::harness::{Backend, Hold, address, connect, metric, settle, start};
 use leeward_observe::Source;
 use leeward_testkit::net::free_address;
 use leeward_testkit::wait::until;
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
@@ -209,6 +210,32 @@ fn no_request_is_lost_to_a_connection_that_closes() {
     let well: usize = clients.into_iter().map(|client| client.join().unwrap()).sum();
     assert_eq!(well, 1_000);
     assert_eq!(settle(&proxy).failed, 0);
+}
+
+/// It works on each second request of a connection, and closes without a response. That is no race
+/// between the request and the end of an idle connection: repeating it is load.
+#[test]
+fn repetitions_of_what_a_backend_has_worked_on_are_counted_and_bounded() {
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let backend = Backend::start(move |exchange| {
+        let is_first = seen.lock().unwrap().insert(exchange.wire.stream.peer_addr().unwrap());
+        if is_first {
+            return exchange.ok("well");
+        }
+        exchange.message();
+        sleep(Duration::from_millis(150));
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "threads = 1");
+    let mut client = connect(&proxy);
+    let count = 40;
+    let well = (0..count).filter(|_| client.get("/").head.status() == 200).count();
+    let repeated = backend.requests().len() - count;
+    assert_eq!(metric(proxy.admission(), "leeward_proxy_retries_total") as usize, repeated);
+    // One in ten, and ten.
+    assert!((1..=count / 10 + 10).contains(&repeated), "{repeated}");
+    assert!(well < count, "the others have failed");
+    settle(&proxy);
 }
 
 #[test]
