@@ -22,6 +22,14 @@ pub enum ProxyError {
     /// A backend is the proxy itself.
     #[error("the backend {0} is this proxy itself; accepted: other servers")]
     OwnBackend(String),
+    /// The address of the admin port is unusable, or that of the proxy or of a backend.
+    #[error("`admin`: {address}: {reason}")]
+    Admin {
+        /// Requested address.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file of certificates is unusable.
     #[error("{section}: {source}")]
     Certificates {

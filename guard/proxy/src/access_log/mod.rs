@@ -11,6 +11,7 @@ mod writer;
 
 use crate::error::ProxyError;
 use crate::settings::access_log::{AccessLogSettings, LogFormat, LogTarget};
+use crate::transport::socket_file::check_folder;
 use entry::Entry;
 use leeward_host::sync::{Mutex, lock};
 use std::fmt::Write;
@@ -96,6 +97,18 @@ impl OpenedLog {
             }
         };
         Ok(OpenedLog(Some((format, output))))
+    }
+
+    /// Checks that the file could be opened, and does not create it: it would be the caller's.
+    ///
+    /// # Errors
+    /// As for [`OpenedLog::open`].
+    pub(crate) fn check(settings: &AccessLogSettings) -> Result<(), ProxyError> {
+        let (Some(_), LogTarget::File(path)) = (settings.format, &settings.target) else { return Ok(()) };
+        if path.exists() {
+            return OpenedLog::open(settings).map(drop);
+        }
+        check_folder(path).map_err(|source| ProxyError::AccessLog { path: path.clone(), source })
     }
 }
 
