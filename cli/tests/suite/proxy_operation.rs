@@ -232,6 +232,22 @@ fn sighup_takes_the_settings_anew() {
 }
 
 #[test]
+fn a_backend_that_goes_down_and_comes_back_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let process = Process::start(&to(address));
+    let mut client = process.client();
+    for _ in 0..3 {
+        assert_eq!(client.get("/").map(|(status, ..)| status), Some(502));
+    }
+    process.says(&format!("backend {address} is down: Connection refused"), 1);
+    let _back = TcpListener::bind(address).unwrap();
+    process.says(&format!("backend {address} is back"), 1);
+    assert_eq!(process.said.lock().unwrap().matches("is down").count(), 1);
+}
+
+#[test]
 fn a_file_with_an_error_changes_nothing() {
     let one = backend();
     let process = Process::start(&(to(one) + "limit = \"9\"\n"));

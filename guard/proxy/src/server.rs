@@ -242,9 +242,9 @@ fn check_addresses(settings: &Settings, own: Option<&LocalAddress>) -> Result<()
     if settings.backends.is_empty() {
         return Err(ProxyError::NoBackend);
     }
-    match settings.backends.iter().find(|backend| own.is_some_and(|own| backend.is_proxy_itself(own))) {
-        Some(backend) => return Err(ProxyError::OwnBackend(backend.to_string())),
-        None => {}
+    if let Some(backend) = settings.backends.iter().find(|backend| own.is_some_and(|own| backend.is_proxy_itself(own)))
+    {
+        return Err(ProxyError::OwnBackend(backend.to_string()));
     }
     let Some(text) = &settings.admin else { return Ok(()) };
     let failed = |reason| ProxyError::Admin { address: text.clone(), reason };

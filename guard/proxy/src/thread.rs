@@ -1,7 +1,7 @@
 //! A worker thread: the first one accepts connections, all serve them, and wait for their ends.
 //! Does not contain requests.
 
-use crate::admission::TICK_INTERVAL;
+use crate::admission::{Admission, TICK_INTERVAL};
 use crate::backend::health;
 use crate::connection::Client;
 use crate::connections::{Connections, Counted, Phase};
@@ -49,7 +49,7 @@ impl ThreadContext {
                     admission.tick();
                 }
             });
-            tokio::spawn(report(self.transport.clone()));
+            tokio::spawn(report(self.transport.clone(), self.worker.admission.clone()));
             tokio::spawn(health::watch_all(Arc::clone(&self.worker), loads));
             self.close_old_connections();
             let Ok(listener) = listener.attach() else { return };
@@ -170,9 +170,10 @@ impl ThreadContext {
     }
 }
 
-/// Tells the operator about certificates, for as long as the proxy runs.
-async fn report(transport: TransportStatus) {
+/// Tells the operator about certificates and backends, for as long as the proxy runs.
+async fn report(transport: TransportStatus, admission: Admission) {
     loop {
+        admission.report_backends();
         for message in transport.take_messages() {
             tell(&message);
         }

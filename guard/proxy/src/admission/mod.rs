@@ -16,7 +16,9 @@ mod reload;
 mod source;
 
 use crate::backend::address::BackendAddress;
+use crate::backend::report::BackendReport;
 use crate::settings::Settings;
+use crate::transport::messages::tell;
 use counts::Counts;
 pub(crate) use hang::HangWatch;
 use leeward_concurrency::TICK;
@@ -76,6 +78,13 @@ pub(crate) struct BackendSlot {
     pub(crate) is_removed: bool,
     /// Whether the last reload added or removed it.
     pub(crate) is_new: bool,
+    pub(crate) report: BackendReport,
+}
+
+impl BackendSlot {
+    pub(crate) fn new(address: &BackendAddress) -> Self {
+        BackendSlot { address: address.clone(), is_removed: false, is_new: true, report: BackendReport::default() }
+    }
 }
 
 /// What becomes of a request on arrival.
@@ -91,11 +100,10 @@ impl Admission {
     pub(crate) fn new(settings: &mut Settings) -> Self {
         let mut policy = Policy::new(settings);
         policy.number(&mut settings.rules);
-        let slot = |address: &BackendAddress| BackendSlot { address: address.clone(), is_removed: false, is_new: true };
         let state = State {
             policy,
             dispatcher: dispatcher(settings),
-            backends: settings.backends.iter().map(slot).collect(),
+            backends: settings.backends.iter().map(BackendSlot::new).collect(),
             is_shared: settings.is_shared,
             shadow: ShadowQueue::new(dispatcher(settings)),
             counts: Counts::default(),
@@ -194,12 +202,33 @@ impl Admission {
         }
     }
 
-    /// Marks a backend as reachable or not.
-    pub(crate) fn set_up(&self, backend: usize, is_up: bool) {
+    /// Marks a backend as reachable, or not for a reason; tells the operator if that is new.
+    pub(crate) fn set_up(&self, backend: usize, state: Result<(), String>) {
         let now = self.now();
         let mut done = Vec::new();
-        lock(&self.0.state).dispatcher.set_up(now, backend, is_up, &mut done);
+        let mut guard = lock(&self.0.state);
+        guard.dispatcher.set_up(now, backend, state.is_ok(), &mut done);
+        if let (Err(reason), Some(slot)) = (state, guard.backends.get_mut(backend)) {
+            slot.report.record(reason);
+        }
+        drop(guard);
         self.deliver(now, done);
+        self.report_backends();
+    }
+
+    /// Tells the operator which backends went down or came back; called now and then, for a message
+    /// that follows another one at once has to wait.
+    pub(crate) fn report_backends(&self) {
+        let now = self.now();
+        let mut guard = lock(&self.0.state);
+        let State { backends, dispatcher, .. } = &mut *guard;
+        let mut messages = Vec::new();
+        for (index, slot) in backends.iter_mut().enumerate().filter(|(_, slot)| !slot.is_removed) {
+            let message = slot.report.take(now, dispatcher.is_up(index));
+            messages.extend(message.map(|message| format!("backend {} {message}", slot.address)));
+        }
+        drop(guard);
+        messages.iter().for_each(|message| tell(message));
     }
 
     /// Whether a backend is marked as reachable.

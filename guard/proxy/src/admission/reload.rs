@@ -2,6 +2,7 @@
 
 use super::policy::{dispatch_settings, dispatcher};
 use super::{Admission, BackendSlot, State};
+use crate::backend::report::BackendReport;
 use crate::settings::Settings;
 use leeward_core::units::Time;
 use leeward_gate::Mode;
@@ -53,6 +54,7 @@ impl State {
             if is_wanted && slot.is_removed {
                 self.dispatcher.restore_backend(now, index, build(index));
                 slot.is_removed = false;
+                slot.report = BackendReport::default();
             }
         }
         for address in &settings.backends {
@@ -60,7 +62,7 @@ impl State {
                 continue;
             }
             let index = self.dispatcher.add_backend(now, build(self.backends.len()));
-            let slot = BackendSlot { address: address.clone(), is_removed: false, is_new: true };
+            let slot = BackendSlot::new(address);
             match self.backends.get_mut(index) {
                 Some(vacant) => *vacant = slot,
                 None => self.backends.push(slot),

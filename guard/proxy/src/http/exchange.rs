@@ -73,15 +73,16 @@ impl Exchange<'_> {
             let pool = self.worker.pool(backend);
             let connection =
                 if needs_new { Box::pin(pool.renew(self.route)).await } else { pool.connect(self.route).await };
-            let Ok(Connection { mut sender, is_reused }) = connection else {
-                if settings.backends.len() > 1 {
-                    admission.set_up(backend, false);
+            let Connection { mut sender, is_reused } = match connection {
+                Ok(connection) => connection,
+                Err(error) => {
+                    admission.set_up(backend, Err(error.to_string()));
+                    if attempt >= ATTEMPTS.min(settings.backends.len()) {
+                        return Err(Unanswered { place, pool, failure: Failure::Unreachable });
+                    }
+                    backend = self.elsewhere(&mut place, backend);
+                    continue;
                 }
-                if attempt >= ATTEMPTS.min(settings.backends.len()) {
-                    return Err(Unanswered { place, pool, failure: Failure::Unreachable });
-                }
-                backend = self.elsewhere(&mut place, backend);
-                continue;
             };
             let mut copy = self.can_repeat.then(|| copy_head(&request));
             let sent = Instant::now();

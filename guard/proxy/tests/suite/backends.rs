@@ -343,6 +343,24 @@ fn a_backend_that_dies_is_put_aside_until_it_is_back() {
     drop(back);
 }
 
+/// It gets the requests all the same, for there is no other.
+#[test]
+fn the_only_backend_is_known_to_be_down_until_it_is_back() {
+    for health in ["", "health = \"/health\""] {
+        let address = free_address();
+        let proxy = start(&[address], health);
+        let up = || metric(proxy.admission(), "leeward_proxy_backend_up");
+        let mut client = connect(&proxy);
+        assert_eq!(client.get("/").head.status(), 502);
+        until("it is down", || up() == 0.0);
+        let back = Backend::on(TcpListener::bind(address).expect("the port is free"), |exchange| exchange.ok("back"));
+        assert_eq!(client.get("/").text(), "back");
+        until("it is back", || up() == 1.0);
+        drop(back);
+        settle(&proxy);
+    }
+}
+
 #[test]
 fn a_backend_that_is_not_well_is_put_aside() {
     let is_well = Arc::new(AtomicBool::new(false));
