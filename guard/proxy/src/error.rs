@@ -38,6 +38,14 @@ pub enum ProxyError {
         /// Error in the file.
         source: LoadError,
     },
+    /// Files of certificates for clients and for backends are unusable.
+    #[error("{server}; {client}")]
+    BothCertificates {
+        /// Error of those for clients.
+        server: Box<ProxyError>,
+        /// Error of those for backends.
+        client: Box<ProxyError>,
+    },
     /// The file of the access log cannot be written.
     #[error("`access-log-file`: {}: {source}", path.display())]
     AccessLog {

@@ -156,7 +156,8 @@ impl ThreadContext {
 
     /// Waits for this thread's connections; the first thread, which ticks, for all.
     async fn drain(&self) {
-        let end = Instant::now() + self.worker.configuration().settings.timeouts.stop;
+        let configuration = self.worker.configuration();
+        let end = Instant::now() + configuration.settings.timeouts.stop;
         let open = || match self.index {
             0 => self.connections.total(),
             index => self.connections.of_thread(index),
@@ -166,7 +167,9 @@ impl ThreadContext {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        let _ = timeout_at(end, wait).await;
+        if let (Err(_), Some(log)) = (timeout_at(end, wait).await, &configuration.log) {
+            log.record_end();
+        }
     }
 }
 

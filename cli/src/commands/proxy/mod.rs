@@ -121,6 +121,7 @@ fn failure(error: ProxyError) -> Failure {
         ProxyError::OwnBackend(_)
         | ProxyError::Admin { .. }
         | ProxyError::Certificates { .. }
+        | ProxyError::BothCertificates { .. }
         | ProxyError::AccessLog { .. } => Failure::Input(anyhow!(stdout::sanitize(&error.to_string()))),
         _ => Failure::Runtime(anyhow!(error)),
     }

@@ -255,6 +255,11 @@ pub(crate) fn refusal(error: &hyper::Error) -> Option<Refusal> {
     }
 }
 
+/// Whether the backend's answer breaks the rules of HTTP, in either version.
+pub(crate) fn is_malformed(error: &hyper::Error) -> bool {
+    error.is_parse() || of_http2(error).is_some_and(h2::Error::is_library)
+}
+
 /// Whether the failure is that of a stream: its connection goes on.
 pub(crate) fn is_of_stream(error: &hyper::Error) -> bool {
     of_http2(error).is_some_and(h2::Error::is_reset)

@@ -6,7 +6,7 @@ use super::request_body::RequestBody;
 use super::response_body::Lease;
 use super::{versions, websocket};
 use crate::admission::{ClientFailure, HangWatch, Place, Stream};
-use crate::backend::http2::{Refusal, is_of_stream, refusal};
+use crate::backend::http2::{Refusal, is_malformed, is_of_stream, refusal};
 use crate::backend::pool::{Connection, Pool, Sender};
 use crate::settings::Settings;
 use crate::transport::proxy_protocol::Route;
@@ -134,7 +134,9 @@ impl Exchange<'_> {
             let may_race = is_reused && !needs_new && !is_of_stream(error.error());
             match copy.take() {
                 // A backend that answers garbage has seen the request.
-                _ if error.error().is_parse() => return Err(Unanswered { place, pool, failure: Failure::BadAnswer }),
+                _ if is_malformed(error.error()) => {
+                    return Err(Unanswered { place, pool, failure: Failure::Malformed });
+                }
                 // It closed the connection, which had waited for a request, while this one came
                 // (RFC 9112 §9.3.1). That is no load for the backend. Once: a backend may fail at
                 // this very request.

@@ -13,10 +13,12 @@ use std::thread::{self, sleep};
 use std::time::Duration;
 
 /// The status and the reason of the answer when the only backend does this.
-fn failure(extra: &str, bytes: &'static str, is_kept: bool) -> (u16, Option<String>) {
+fn failure(extra: &str, bytes: impl Into<String>, is_kept: bool) -> (u16, Option<String>) {
+    let bytes = bytes.into();
+    let answer = bytes.clone();
     let backend = Backend::start(move |exchange| {
         exchange.message();
-        exchange.raw(bytes);
+        exchange.raw(&answer);
         if is_kept {
             exchange.wire.rest();
         }
@@ -38,17 +40,23 @@ fn backends_that_fail_are_told_apart() {
     settle(&proxy);
 
     let failed = (502, Some("backend-failed".into()));
+    for bytes in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
+        assert_eq!(failure("", bytes, false), failed, "{bytes:?}");
+    }
+    let malformed = (502, Some("backend-malformed".into()));
+    let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "a".repeat(200_000));
+    assert_eq!(failure("", long, false), malformed);
     for bytes in [
-        "",
         "SSH-2.0-OpenSSH\r\n\r\n",
         "HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
-        "HTTP/1.1 200 OK\r\ncontent-le",
+        "HTTP/1.1 200 OK\r\nx: a\r\n b\r\n\r\n",
         "HTTP/1.1 99999 OK\r\n\r\n",
+        "HTTP/1.1 99 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
         "\0\0\0\0\0\0",
     ] {
-        assert_eq!(failure("", bytes, false), failed, "{bytes:?}");
+        assert_eq!(failure("", bytes, false), malformed, "{bytes:?}");
     }
     let late = (504, Some("backend-timeout".into()));
     for bytes in ["", "HTTP/1.1 2"] {
