@@ -189,7 +189,7 @@ impl Client {
                             worker.record_unparsed(peer, &error);
                         }
                         if error.is_user() && is_old.load(Ordering::Relaxed) {
-                            // Such a client takes the end of the connection for that of the response.
+                            // Else its client takes this end for that of the response.
                             connection.into_parts().io.into_inner().reset();
                         }
                         return ConnectionState::Ended;
