@@ -149,7 +149,7 @@ fn rejected_cut_and_abandoned_requests_are_logged() {
 
 #[test]
 fn a_response_that_is_cut_has_its_reason() {
-    for (timeouts, reason) in [("idle = \"100ms\"", "idle-timeout"), ("total = \"300ms\"", "total-timeout")] {
+    for (timeouts, reason) in [("idle = \"100ms\"", "idle-timeout"), ("total = \"1s\"", "total-timeout")] {
         let (folder, backend) = (Folder::new(), unfinished());
         let log = folder.file("log");
         let proxy = start(&[backend.address], &(keys("json", &log) + "[timeouts]\n" + timeouts));
