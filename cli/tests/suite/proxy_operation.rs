@@ -223,11 +223,28 @@ fn sighup_takes_the_settings_anew() {
     let config = process.page("/debug/config");
     assert!(config.contains("# reloads: 1 applied") && config.contains("limit = \"7\"\n"), "{config}");
     // What can't change is named.
-    let text = with_listeners(&to(two)).replace("threads = 2", "threads = 1").replace("127.0.0.1:0", "127.0.0.1:1");
+    let text = with_listeners(&to(two)).replace("threads = 2", "threads = 1").replacen("127.0.0.1:0", "127.0.0.1:1", 1);
+    let text = text.replace("127.0.0.1:0", "127.0.0.1:2");
     std::fs::write(process.file("p.toml"), text).unwrap();
     process.signal("HUP");
     process.says("not `listen`, `threads`, `admin`", 1);
     assert_eq!(client.get("/c"), Some((200, "/c".into(), false)));
+}
+
+#[test]
+fn a_backend_that_goes_down_and_comes_back_is_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let process = Process::start(&to(address));
+    let mut client = process.client();
+    for _ in 0..3 {
+        assert_eq!(client.get("/").map(|(status, ..)| status), Some(502));
+    }
+    process.says(&format!("backend {address} is down: Connection refused"), 1);
+    let _back = TcpListener::bind(address).unwrap();
+    process.says(&format!("backend {address} is back"), 1);
+    assert_eq!(process.said.lock().unwrap().matches("is down").count(), 1);
 }
 
 #[test]

@@ -21,6 +21,8 @@ use crate::transport::socket::Socket;
 use crate::transport::stream::{Protocol, Transport};
 use crate::worker::Worker;
 use bytes::BytesMut;
+use http::{Request, Version};
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -28,13 +30,14 @@ use leeward_host::sync::lock;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, copy_bidirectional};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-/// Most bytes of a request's head. A longer head is answered by 431.
-const HEAD_MAX: usize = 64 << 10;
+/// Most bytes of a request's head, decoded if it is of HTTP/2. hyper answers a longer one by 431.
+const HEAD_MAX: u32 = 64 << 10;
 /// A connection without requests for one to two of these gives its buffers back.
 const SLEEP_AFTER: Duration = Duration::from_millis(250);
 /// The same while more than [`MANY`] connections are open, whose buffers would add up.
@@ -160,17 +163,19 @@ impl Client {
     /// the client: it has gone, or sends garbage, which hyper answers.
     async fn serve_requests(&mut self, stream: ClientStream) -> ConnectionState {
         let activity = Arc::new(Activity::default());
-        let upgrade = UpgradeSlot::default();
+        let (upgrade, is_old) = (UpgradeSlot::default(), AtomicBool::new(false));
         let Client { worker, peer, phase, connections, .. } = self;
         let sleep_after = if connections.total() > MANY { SLEEP_AFTER_OF_MANY } else { SLEEP_AFTER };
         let idle = worker.configuration().settings.timeouts.client;
         // On the heap, since hyper keeps space for it between requests.
-        let service =
-            service_fn(|request| Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity, None), request)));
+        let service = service_fn(|request: Request<Incoming>| {
+            is_old.store(request.version() == Version::HTTP_10, Ordering::Relaxed);
+            Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity, None), request))
+        });
         let mut builder = http1::Builder::new();
         builder.timer(TokioTimer::new()).header_read_timeout(idle).max_headers(HEADERS_MAX);
         // hyper's buffer may exceed `max_buf_size` briefly, so the head needs a limit of its own.
-        builder.max_buf_size(HEAD_MAX).max_header_size(HEAD_MAX);
+        builder.max_buf_size(HEAD_MAX as usize).max_header_size(HEAD_MAX as usize);
         let flags = stream.flags();
         let mut connection = builder.serve_connection(TokioIo::new(stream), service);
         let mut started = activity.started();
@@ -181,7 +186,11 @@ impl Client {
                 ended = poll_fn(|context| connection.poll_without_shutdown(context)) => {
                     if let Err(error) = ended {
                         if error.is_parse() {
-                            worker.admission.record_bad_request();
+                            worker.record_unparsed(peer, &error);
+                        }
+                        if error.is_user() && is_old.load(Ordering::Relaxed) {
+                            // Else its client takes this end for that of the response.
+                            connection.into_parts().io.into_inner().reset();
                         }
                         return ConnectionState::Ended;
                     }

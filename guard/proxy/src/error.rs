@@ -22,6 +22,14 @@ pub enum ProxyError {
     /// A backend is the proxy itself.
     #[error("the backend {0} is this proxy itself; accepted: other servers")]
     OwnBackend(String),
+    /// The address of the admin port is unusable, or that of the proxy or of a backend.
+    #[error("`admin`: {address}: {reason}")]
+    Admin {
+        /// Requested address.
+        address: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A file of certificates is unusable.
     #[error("{section}: {source}")]
     Certificates {
@@ -29,6 +37,14 @@ pub enum ProxyError {
         section: &'static str,
         /// Error in the file.
         source: LoadError,
+    },
+    /// Files of certificates for clients and for backends are unusable.
+    #[error("{server}; {client}")]
+    BothCertificates {
+        /// Error of those for clients.
+        server: Box<ProxyError>,
+        /// Error of those for backends.
+        client: Box<ProxyError>,
     },
     /// The file of the access log cannot be written.
     #[error("`access-log-file`: {}: {source}", path.display())]

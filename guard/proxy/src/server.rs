@@ -12,6 +12,7 @@ use crate::transport::accept::Acceptor;
 use crate::transport::address::LocalAddress;
 use crate::transport::counts::Counts;
 use crate::transport::listener::BoundListener;
+use crate::transport::socket_file::check_folder;
 use crate::transport::status::TransportStatus;
 use crate::worker::{Configuration, Worker};
 use leeward_host::sync::{Mutex, lock};
@@ -55,12 +56,19 @@ impl Proxy {
         Proxy::start_on(BoundListener::bind(&settings.listen)?, settings)
     }
 
-    /// Checks the backends, reads the files that settings name, and starts nothing.
+    /// Checks addresses, and the files that settings name; starts and creates nothing.
     ///
     /// # Errors
-    /// [`ProxyError::NoBackend`], [`ProxyError::OwnBackend`], [`ProxyError::Certificates`].
+    /// All but [`ProxyError::Thread`]. An address that is in use is none: a proxy that runs may
+    /// have it.
     pub fn check(settings: &Settings) -> Result<(), ProxyError> {
-        check_backends(settings, LocalAddress::requested(&settings.listen).as_ref())?;
+        let failed = |source| ProxyError::Listen { address: settings.listen.clone(), source };
+        let own = LocalAddress::requested(&settings.listen).map_err(failed)?;
+        if let Some(LocalAddress::Unix(path)) = &own {
+            check_folder(path).map_err(failed)?;
+        }
+        check_addresses(settings, own.as_ref())?;
+        OpenedLog::check(&settings.access_log)?;
         Certificates::open(settings).map(drop)
     }
 
@@ -70,7 +78,7 @@ impl Proxy {
     /// See [`ProxyError`].
     pub fn start_on(listener: BoundListener, settings: Settings) -> Result<Proxy, ProxyError> {
         let address = listener.address()?;
-        check_backends(&settings, Some(&address))?;
+        check_addresses(&settings, Some(&address))?;
         let mut settings = limit_connections(settings);
         settings.threads = settings.threads.max(1);
         let certificates = Certificates::open(&settings)?;
@@ -159,7 +167,7 @@ impl Proxy {
     /// The settings name no backend, or the proxy itself, or a file that can't be opened; nothing
     /// has changed.
     pub fn reload(&self, settings: Settings) -> Result<Vec<&'static str>, ProxyError> {
-        check_backends(&settings, Some(&self.address))?;
+        check_addresses(&settings, Some(&self.address))?;
         let log = OpenedLog::open(&settings.access_log)?;
         let mut certificates = lock(&self.certificates);
         *certificates = certificates.renew(&settings)?;
@@ -228,13 +236,24 @@ impl std::fmt::Debug for Proxy {
     }
 }
 
-/// There are backends, and none of them is the proxy that listens on `own`.
-fn check_backends(settings: &Settings, own: Option<&LocalAddress>) -> Result<(), ProxyError> {
+/// There are backends, and neither the proxy that listens on `own` nor one of them has the address
+/// of the admin port.
+fn check_addresses(settings: &Settings, own: Option<&LocalAddress>) -> Result<(), ProxyError> {
     if settings.backends.is_empty() {
         return Err(ProxyError::NoBackend);
     }
-    match settings.backends.iter().find(|backend| own.is_some_and(|own| backend.is_proxy_itself(own))) {
-        Some(backend) => Err(ProxyError::OwnBackend(backend.to_string())),
+    if let Some(backend) = settings.backends.iter().find(|backend| own.is_some_and(|own| backend.is_proxy_itself(own)))
+    {
+        return Err(ProxyError::OwnBackend(backend.to_string()));
+    }
+    let Some(text) = &settings.admin else { return Ok(()) };
+    let failed = |reason| ProxyError::Admin { address: text.clone(), reason };
+    let Some(admin) = LocalAddress::requested(text).map_err(|error| failed(error.to_string()))? else { return Ok(()) };
+    if own.is_some_and(|own| own.excludes(&admin)) {
+        return Err(failed("is that of `listen`, too".into()));
+    }
+    match settings.backends.iter().find(|backend| backend.is_proxy_itself(&admin)) {
+        Some(_) => Err(failed("is that of a backend in `to`, too".into())),
         None => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! A worker thread: the first one accepts connections, all serve them, and wait for their ends.
 //! Does not contain requests.
 
-use crate::admission::TICK_INTERVAL;
+use crate::admission::{Admission, TICK_INTERVAL};
 use crate::backend::health;
 use crate::connection::Client;
 use crate::connections::{Connections, Counted, Phase};
@@ -49,7 +49,7 @@ impl ThreadContext {
                     admission.tick();
                 }
             });
-            tokio::spawn(report(self.transport.clone()));
+            tokio::spawn(report(self.transport.clone(), self.worker.admission.clone()));
             tokio::spawn(health::watch_all(Arc::clone(&self.worker), loads));
             self.close_old_connections();
             let Ok(listener) = listener.attach() else { return };
@@ -156,7 +156,8 @@ impl ThreadContext {
 
     /// Waits for this thread's connections; the first thread, which ticks, for all.
     async fn drain(&self) {
-        let end = Instant::now() + self.worker.configuration().settings.timeouts.stop;
+        let configuration = self.worker.configuration();
+        let end = Instant::now() + configuration.settings.timeouts.stop;
         let open = || match self.index {
             0 => self.connections.total(),
             index => self.connections.of_thread(index),
@@ -166,13 +167,16 @@ impl ThreadContext {
                 sleep(Duration::from_millis(5)).await;
             }
         };
-        let _ = timeout_at(end, wait).await;
+        if let (Err(_), Some(log)) = (timeout_at(end, wait).await, &configuration.log) {
+            log.record_end();
+        }
     }
 }
 
-/// Tells the operator about certificates, for as long as the proxy runs.
-async fn report(transport: TransportStatus) {
+/// Tells the operator about certificates and backends, for as long as the proxy runs.
+async fn report(transport: TransportStatus, admission: Admission) {
     loop {
+        admission.report_backends();
         for message in transport.take_messages() {
             tell(&message);
         }

@@ -2,10 +2,13 @@
 //! backends. Does not contain requests.
 
 use crate::access_log::LogSender;
+use crate::access_log::entry::log_unparsed;
 use crate::admission::{Admission, BackendSlot};
 use crate::backend::connector::Connector;
 use crate::backend::pool::Pool;
+use crate::http::head::Peer;
 use crate::settings::Settings;
+use http::StatusCode;
 use leeward_host::sync::{Mutex, lock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,6 +51,18 @@ impl Worker {
     /// The settings that hold now. A request takes them once.
     pub(crate) fn configuration(&self) -> Arc<Configuration> {
         Arc::clone(&lock(&self.state).configuration)
+    }
+
+    /// Records a request of this peer whose head hyper could not parse, and has answered.
+    pub(crate) fn record_unparsed(&self, peer: &Peer, error: &hyper::Error) {
+        self.admission.record_bad_request();
+        let status = match error.is_parse_too_large() {
+            true => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+            false => StatusCode::BAD_REQUEST,
+        };
+        if let Some(log) = &self.configuration().log {
+            log_unparsed(log, peer.known_address(), status);
+        }
     }
 
     /// Ends each connection of a client with its next answer from now on.

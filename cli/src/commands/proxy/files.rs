@@ -10,7 +10,7 @@ use leeward_proxy::settings::file::FileSettings;
 
 use super::ProxyArgs;
 use crate::failure::Failure;
-use crate::stdout;
+use crate::{scenario, stdout};
 
 /// Largest configuration file.
 const FILE_MAX: u64 = 1 << 20;
@@ -49,7 +49,19 @@ fn read(path: &Path) -> Result<FileSettings, Failure> {
     if size as u64 > FILE_MAX {
         return Err(failed(anyhow!("is larger than 1 MiB")));
     }
-    FileSettings::parse(&text).map_err(|error| failed(anyhow!(clean_lines(&error.to_string()))))
+    FileSettings::parse(&text).map_err(|error| {
+        let error = error.to_string();
+        let guess = guess(&error).map(|key| format!("\nhelp: did you mean `{key}`?")).unwrap_or_default();
+        failed(anyhow!("{}{guess}", clean_lines(&error)))
+    })
+}
+
+/// The key that an error about an unknown one may mean: the error names those that there are.
+fn guess(error: &str) -> Option<&str> {
+    let (_, names) = error.split_once("unknown field ")?;
+    let names: Vec<&str> = names.split('`').skip(1).step_by(2).collect();
+    let (wrong, known) = names.split_first()?;
+    scenario::nearest(wrong, known)
 }
 
 /// The flags as settings of a file.

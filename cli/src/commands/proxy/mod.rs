@@ -118,9 +118,11 @@ pub(crate) fn proxy(args: &ProxyArgs) -> Result<(), Failure> {
 fn failure(error: ProxyError) -> Failure {
     match error {
         ProxyError::Listen { .. } => Failure::Input(anyhow!("--listen: {}", stdout::sanitize(&error.to_string()))),
-        ProxyError::OwnBackend(_) | ProxyError::Certificates { .. } | ProxyError::AccessLog { .. } => {
-            Failure::Input(anyhow!(stdout::sanitize(&error.to_string())))
-        }
+        ProxyError::OwnBackend(_)
+        | ProxyError::Admin { .. }
+        | ProxyError::Certificates { .. }
+        | ProxyError::BothCertificates { .. }
+        | ProxyError::AccessLog { .. } => Failure::Input(anyhow!(stdout::sanitize(&error.to_string()))),
         _ => Failure::Runtime(anyhow!(error)),
     }
 }

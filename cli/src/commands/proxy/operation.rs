@@ -90,7 +90,7 @@ impl<'a> Operation<'a> {
                 signals.wait(POLL_INTERVAL);
             }
         }
-        say("Stops: waits for requests in progress.");
+        say("Stops: waits for requests in progress. A second signal after half a second ends it at once.");
         systemd::notify_stopping();
         if let Some(admin) = &self.admin {
             admin.begin_stopping();

@@ -272,6 +272,11 @@ impl<T> Dispatcher<T> {
         time_of(self.ahead(class, tenant), self.rate())
     }
 
+    /// The settings.
+    pub fn settings(&self) -> &DispatchSettings {
+        &self.settings
+    }
+
     /// Number of backends, with those that are removed.
     pub fn backends(&self) -> usize {
         self.backends.len()

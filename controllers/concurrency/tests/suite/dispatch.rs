@@ -1,7 +1,6 @@
 //! Invariants of the dispatcher after any history, against a naive list of the waiting requests.
 //! Does not contain the limits.
 
-use leeward_concurrency::dispatch::shadow::ShadowBacklog;
 use leeward_concurrency::dispatch::{
     Answer, Arrival, Dispatch, DispatchSettings, Dispatcher, QueueKey, QueuedRequest, Refusal,
 };
@@ -314,43 +313,8 @@ proptest! {
         let (least, most) = (spent.iter().min().unwrap(), spent.iter().max().unwrap());
         prop_assert!(most - least <= 4 * costs_ms.iter().max().unwrap(), "{:?} of {:?}", spent, costs_ms);
     }
-
-    #[test]
-    fn the_backlog_of_a_shadow_queue_is_that_of_a_list(
-        steps in prop::collection::vec((any::<bool>(), 0u64..20_000_000, 0u64..100_000_000), 0..400),
-    ) {
-        let (mut shadow, mut listed, mut now) = (ShadowBacklog::default(), 0_u64, Time::ZERO);
-        let mut longest = 0;
-        for (is_arrival, wait_ns, objective) in steps {
-            now += Nanos(wait_ns);
-            longest = longest.max(wait_ns);
-            if is_arrival {
-                listed += u64::from(shadow.arrive(now, Nanos(objective)));
-            } else {
-                shadow.answer(now);
-                listed = listed.saturating_sub(1);
-            }
-            let wait = shadow.wait().0;
-            prop_assert!(listed > 0 || wait == 0);
-            // An interval between two answers is at most the whole time.
-            prop_assert!(wait <= listed * now.0);
-        }
-    }
 }
 
-/// Without backlog, what has no rate yet is admitted.
-#[test]
-fn a_shadow_queue_learns_before_it_rejects() {
-    let mut shadow = ShadowBacklog::default();
-    assert!(shadow.arrive(Time(0), Nanos::ZERO));
-    shadow.answer(Time(5));
-    assert!(!shadow.arrive(Time(6), Nanos(4)));
-    assert!(shadow.arrive(Time(6), Nanos(5)));
-    assert_eq!(shadow.wait(), Nanos(5));
-}
-
-/// The bound that keeps the queue short is for those who make it long: a request of the first class
-/// goes before them, and may use all of its time.
 /// A dispatcher with an objective of 100 ms before one backend with four places, all taken at the
 /// beginning.
 fn full() -> Dispatcher<u64> {
@@ -390,6 +354,8 @@ fn where_all_requests_may_hang_one_place_is_tried_ever_more_seldom() {
     assert_eq!(trials, [11, 31, 71, 151, 311, 631], "10 ms each: pauses of 100, 200, 400 ms and so on");
 }
 
+/// The bound that keeps the queue short is for those who make it long: a request of the first class
+/// goes before them, and may use all of its time.
 #[test]
 fn a_long_queue_of_others_refuses_no_important_request() {
     let settings = DispatchSettings { objective: OBJECTIVE, capacity: 1_000, capacity_bytes: usize::MAX };

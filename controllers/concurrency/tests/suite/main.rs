@@ -6,3 +6,4 @@ mod dispatch;
 mod invariants;
 mod reconfigure;
 mod rules;
+mod shadow;

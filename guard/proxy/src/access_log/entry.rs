@@ -3,7 +3,7 @@
 
 use super::LogSender;
 use http::header::{AsHeaderName, HOST, HeaderMap, REFERER, USER_AGENT};
-use http::{Request, Response, Version};
+use http::{Request, Response, StatusCode, Version};
 use leeward_core::units::{Nanos, Time};
 use leeward_runtime::clock;
 use leeward_tower::headers::{DECISION, REASON};
@@ -43,7 +43,7 @@ pub(crate) struct Entry {
     /// Time from sending the request to the end of the answer.
     pub(super) at_backend: Option<Nanos>,
     pub(super) backend: Option<String>,
-    /// Why the proxy answered by itself.
+    /// Why the proxy answered by itself, or why the answer is not complete.
     pub(super) reason: Option<Box<[u8]>>,
     pub(super) decision: Option<Box<[u8]>>,
 }
@@ -58,23 +58,27 @@ pub(crate) struct OpenEntry {
     has_answered: bool,
 }
 
-impl OpenEntry {
-    /// Begins an entry.
-    pub(crate) fn begin<B>(sender: &LogSender, client: Option<IpAddr>, request: &Request<B>) -> Self {
-        let headers = request.headers();
-        let target = request.uri().path_and_query().map_or("", |target| target.as_str());
-        let entry = Entry {
+/// Logs a request whose head hyper could not parse, and has answered by this status.
+pub(crate) fn log_unparsed(sender: &LogSender, client: Option<IpAddr>, status: StatusCode) {
+    let reason = Some(b"bad-request"[..].into());
+    sender.send(Entry { status: Some(status.as_u16()), is_complete: true, reason, ..Entry::new(client) });
+}
+
+impl Entry {
+    /// A request of which nothing is known but its client.
+    fn new(client: Option<IpAddr>) -> Self {
+        Entry {
             time: SystemTime::now(),
             client,
-            method: cut(request.method().as_str().as_bytes(), ID_MAX),
-            target: cut(target.as_bytes(), TARGET_MAX),
-            version: request.version(),
-            host: header(headers, HOST, TEXT_MAX)
-                .or_else(|| request.uri().authority().map(|host| cut(host.as_str().as_bytes(), TEXT_MAX))),
-            user_agent: header(headers, USER_AGENT, TEXT_MAX),
-            referer: header(headers, REFERER, TEXT_MAX),
-            request_id: header(headers, "x-request-id", ID_MAX),
-            trace_id: headers.get("traceparent").and_then(|value| trace_id(value.as_bytes())),
+            method: b"-"[..].into(),
+            target: b"-"[..].into(),
+            // None of those that are served.
+            version: Version::HTTP_09,
+            host: None,
+            user_agent: None,
+            referer: None,
+            request_id: None,
+            trace_id: None,
             status: None,
             bytes: 0,
             is_complete: false,
@@ -86,6 +90,26 @@ impl OpenEntry {
             backend: None,
             reason: None,
             decision: None,
+        }
+    }
+}
+
+impl OpenEntry {
+    /// Begins an entry.
+    pub(crate) fn begin<B>(sender: &LogSender, client: Option<IpAddr>, request: &Request<B>) -> Self {
+        let headers = request.headers();
+        let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+        let entry = Entry {
+            method: cut(request.method().as_str().as_bytes(), ID_MAX),
+            target: cut(target.as_bytes(), TARGET_MAX),
+            version: request.version(),
+            host: header(headers, HOST, TEXT_MAX)
+                .or_else(|| request.uri().authority().map(|host| cut(host.as_str().as_bytes(), TEXT_MAX))),
+            user_agent: header(headers, USER_AGENT, TEXT_MAX),
+            referer: header(headers, REFERER, TEXT_MAX),
+            request_id: header(headers, "x-request-id", ID_MAX),
+            trace_id: headers.get("traceparent").and_then(|value| trace_id(value.as_bytes())),
+            ..Entry::new(client)
         };
         let (sender, arrived) = (sender.clone(), clock::process());
         OpenEntry { sender, entry: Some(entry), arrived, dispatched: None, has_answered: false }
@@ -115,6 +139,11 @@ impl OpenEntry {
         self.has_answered = has_answered;
     }
 
+    /// Records that the proxy answers in the backend's place.
+    pub(crate) fn record_own_answer(&mut self) {
+        self.has_answered = false;
+    }
+
     /// Records the head of the answer.
     pub(crate) fn record_answer<B>(&mut self, response: &Response<B>) {
         let Some(entry) = &mut self.entry else { return };
@@ -133,6 +162,13 @@ impl OpenEntry {
         }
     }
 
+    /// Records why the answer ends before its last byte.
+    pub(crate) fn record_cut(&mut self, reason: &str) {
+        if let Some(entry) = &mut self.entry {
+            entry.reason = Some(reason.as_bytes().into());
+        }
+    }
+
     /// Records that the answer is complete.
     pub(crate) fn record_end(&mut self) {
         if let Some(entry) = &mut self.entry {
@@ -147,6 +183,10 @@ impl Drop for OpenEntry {
             let now = clock::process();
             entry.duration = now.since(self.arrived);
             entry.at_backend = self.dispatched.map(|dispatched| now.since(dispatched));
+            if !entry.is_complete && entry.reason.is_none() {
+                let reason: &[u8] = if self.sender.has_ended() { b"stopped" } else { b"client-left" };
+                entry.reason = Some(reason.into());
+            }
             self.sender.send(entry);
         }
     }

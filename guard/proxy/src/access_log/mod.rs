@@ -11,13 +11,14 @@ mod writer;
 
 use crate::error::ProxyError;
 use crate::settings::access_log::{AccessLogSettings, LogFormat, LogTarget};
+use crate::transport::socket_file::check_folder;
 use entry::Entry;
 use leeward_host::sync::{Mutex, lock};
 use std::fmt::Write;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -56,6 +57,8 @@ pub(crate) struct LogSender {
 struct Shared {
     queue: SyncSender<Message>,
     counts: LineCounts,
+    /// Whether the proxy cuts what is in progress, because it ends.
+    has_ended: AtomicBool,
     /// The next file, until the thread takes it.
     next: Mutex<Option<Output>>,
 }
@@ -97,12 +100,25 @@ impl OpenedLog {
         };
         Ok(OpenedLog(Some((format, output))))
     }
+
+    /// Checks that the file could be opened, and does not create it: it would be the caller's.
+    ///
+    /// # Errors
+    /// As for [`OpenedLog::open`].
+    pub(crate) fn check(settings: &AccessLogSettings) -> Result<(), ProxyError> {
+        let (Some(_), LogTarget::File(path)) = (settings.format, &settings.target) else { return Ok(()) };
+        if path.exists() {
+            return OpenedLog::open(settings).map(drop);
+        }
+        check_folder(path).map_err(|source| ProxyError::AccessLog { path: path.clone(), source })
+    }
 }
 
 impl AccessLog {
     pub(crate) fn new() -> Self {
         let (queue, receiver) = sync_channel(QUEUED_MAX);
-        let shared = Shared { queue, counts: LineCounts::default(), next: Mutex::default() };
+        let has_ended = AtomicBool::new(false);
+        let shared = Shared { queue, counts: LineCounts::default(), has_ended, next: Mutex::default() };
         AccessLog { shared: Arc::new(shared), receiver: Mutex::new(Some(receiver)), thread: Mutex::default() }
     }
 
@@ -158,6 +174,15 @@ impl LineCounts {
 }
 
 impl LogSender {
+    /// Records that requests in progress are cut from now on.
+    pub(crate) fn record_end(&self) {
+        self.shared.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    fn has_ended(&self) -> bool {
+        self.shared.has_ended.load(Ordering::Relaxed)
+    }
+
     fn send(&self, entry: Entry) {
         if self.shared.queue.try_send(Message::Entry(Box::new((entry, self.format)))).is_err() {
             self.shared.counts.dropped.fetch_add(1, Ordering::Relaxed);

@@ -14,8 +14,10 @@ pub(super) struct Counts {
     pub(super) by_route: RouteCounts,
     /// Requests that were answered before the queue, because they were malformed.
     pub(super) bad_requests: u64,
-    /// Requests that were sent to a second backend.
+    /// Times that a request was sent again which a backend may have seen.
     pub(super) retries: u64,
+    /// Those of them that may have been load for the backend.
+    pub(super) charged_retries: u64,
     pub(super) latencies: LatencyHistogram,
     pub(super) waits: WaitHistogram,
 }

@@ -16,11 +16,13 @@ mod reload;
 mod source;
 
 use crate::backend::address::BackendAddress;
+use crate::backend::report::BackendReport;
 use crate::settings::Settings;
+use crate::transport::messages::tell;
 use counts::Counts;
 pub(crate) use hang::HangWatch;
 use leeward_concurrency::TICK;
-use leeward_concurrency::dispatch::shadow::ShadowBacklog;
+use leeward_concurrency::dispatch::shadow::ShadowQueue;
 use leeward_concurrency::dispatch::{Arrival, Dispatch, Dispatcher, QueueKey, QueuedRequest, Refusal};
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use leeward_gate::{Decision, DecisionReason, Mode, Rejection, RequestInfo};
@@ -29,7 +31,7 @@ use leeward_host::sync::{Mutex, lock};
 use leeward_observe::{DecisionRing, LifecycleStage, RING_CAPACITY, SAMPLING_INTERVAL, Tenants};
 use leeward_runtime::clock;
 pub(crate) use place::{ClientFailure, Place, Slot, Stream};
-use policy::{Policy, dispatch_settings};
+use policy::{Policy, dispatcher};
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
@@ -62,7 +64,8 @@ struct State {
     /// Backends by their numbers in the dispatcher.
     backends: Vec<BackendSlot>,
     is_shared: bool,
-    shadow: ShadowBacklog,
+    /// The queue as it would be, in use unless rejections are enforced for all.
+    shadow: ShadowQueue<Facts>,
     counts: Counts,
     random: FastRng,
 }
@@ -75,6 +78,13 @@ pub(crate) struct BackendSlot {
     pub(crate) is_removed: bool,
     /// Whether the last reload added or removed it.
     pub(crate) is_new: bool,
+    pub(crate) report: BackendReport,
+}
+
+impl BackendSlot {
+    pub(crate) fn new(address: &BackendAddress) -> Self {
+        BackendSlot { address: address.clone(), is_removed: false, is_new: true, report: BackendReport::default() }
+    }
 }
 
 /// What becomes of a request on arrival.
@@ -88,22 +98,14 @@ pub(crate) enum Admitted {
 impl Admission {
     /// Creates the queue, and numbers the rules.
     pub(crate) fn new(settings: &mut Settings) -> Self {
-        let (dispatch, count) = (dispatch_settings(settings), settings.backends.len());
-        let dispatcher = if settings.is_shared {
-            Dispatcher::shared(dispatch, settings.limit.build(settings.slo, 0), count)
-        } else {
-            let limits = (0..count).map(|index| settings.limit.build(settings.slo, index as u64));
-            Dispatcher::new(dispatch, limits.collect())
-        };
         let mut policy = Policy::new(settings);
         policy.number(&mut settings.rules);
-        let slot = |address: &BackendAddress| BackendSlot { address: address.clone(), is_removed: false, is_new: true };
         let state = State {
             policy,
-            dispatcher,
-            backends: settings.backends.iter().map(slot).collect(),
+            dispatcher: dispatcher(settings),
+            backends: settings.backends.iter().map(BackendSlot::new).collect(),
             is_shared: settings.is_shared,
-            shadow: ShadowBacklog::default(),
+            shadow: ShadowQueue::new(dispatcher(settings)),
             counts: Counts::default(),
             random: FastRng::new(0),
         };
@@ -138,10 +140,10 @@ impl Admission {
         let facts = Facts { class: class.number(), tenant: info.tenant, route: info.route, arrived: now, timeout };
         let mut state = lock(&inner.state);
         state.counts.totals.arrived += 1;
-        if state.policy.mode != Mode::Enforce {
-            return self.admit_shadowed(&mut state, now, info, facts).map(Admitted::Now);
-        }
         let request = QueuedRequest { arrived: now, timeout, class: facts.class, tenant: facts.tenant, bytes };
+        if state.policy.mode != Mode::Enforce {
+            return self.admit_shadowed(&mut state, info, &request, facts).map(Admitted::Now);
+        }
         let (mut done, mut receiver) = (Vec::new(), None);
         let token = || {
             let (sender, queued) = oneshot::channel();
@@ -151,7 +153,7 @@ impl Admission {
         let arrival = state.dispatcher.arrive(now, &request, token, &mut done);
         let result = match arrival {
             Arrival::Sent(backend) => {
-                let slot = Slot::new(self.clone(), backend, now);
+                let slot = Slot::new(self.clone(), backend, now, None);
                 Ok(Admitted::Now(self.place(&mut state, slot, &facts)))
             }
             Arrival::Queued(key) => match receiver {
@@ -176,6 +178,11 @@ impl Admission {
         let mut done = Vec::new();
         let mut state = lock(&self.0.state);
         state.dispatcher.tick(now, None, &mut done);
+        if state.policy.mode != Mode::Enforce {
+            let mut rejected = Vec::new();
+            state.shadow.tick(now, &mut rejected);
+            self.note_shadowed(&mut state, now, rejected);
+        }
         let slo = state.policy.slo;
         drop(state);
         self.deliver(now, done);
@@ -195,12 +202,33 @@ impl Admission {
         }
     }
 
-    /// Marks a backend as reachable or not.
-    pub(crate) fn set_up(&self, backend: usize, is_up: bool) {
+    /// Marks a backend as reachable, or not for a reason; tells the operator if that is new.
+    pub(crate) fn set_up(&self, backend: usize, state: Result<(), String>) {
         let now = self.now();
         let mut done = Vec::new();
-        lock(&self.0.state).dispatcher.set_up(now, backend, is_up, &mut done);
+        let mut guard = lock(&self.0.state);
+        guard.dispatcher.set_up(now, backend, state.is_ok(), &mut done);
+        if let (Err(reason), Some(slot)) = (state, guard.backends.get_mut(backend)) {
+            slot.report.record(reason);
+        }
+        drop(guard);
         self.deliver(now, done);
+        self.report_backends();
+    }
+
+    /// Tells the operator which backends went down or came back; called now and then, for a message
+    /// that follows another one at once has to wait.
+    pub(crate) fn report_backends(&self) {
+        let now = self.now();
+        let mut guard = lock(&self.0.state);
+        let State { backends, dispatcher, .. } = &mut *guard;
+        let mut messages = Vec::new();
+        for (index, slot) in backends.iter_mut().enumerate().filter(|(_, slot)| !slot.is_removed) {
+            let message = slot.report.take(now, dispatcher.is_up(index));
+            messages.extend(message.map(|message| format!("backend {} {message}", slot.address)));
+        }
+        drop(guard);
+        messages.iter().for_each(|message| tell(message));
     }
 
     /// Whether a backend is marked as reachable.
@@ -225,37 +253,55 @@ impl Admission {
         lock(&self.0.state).counts.bad_requests += 1;
     }
 
-    /// Whether a request may be sent a second time: at most one in ten is.
+    /// Whether a request may be sent again on which a backend may have worked: at most one in ten
+    /// is.
     pub(crate) fn try_retry(&self) -> bool {
         let mut state = lock(&self.0.state);
         let counts = &mut state.counts;
-        let may = counts.retries * 10 < counts.totals.admitted + 100;
+        let may = counts.charged_retries * 10 < counts.totals.admitted + 100;
+        counts.charged_retries += u64::from(may);
         counts.retries += u64::from(may);
         may
+    }
+
+    /// Counts a request that is sent again, and was no load for the backend.
+    pub(crate) fn record_retry(&self) {
+        lock(&self.0.state).counts.retries += 1;
     }
 
     /// In shadow mode every request is sent at once, unless its rejection is enforced.
     fn admit_shadowed(
         &self,
         state: &mut State,
-        now: Time,
         info: &RequestInfo,
+        request: &QueuedRequest,
         facts: Facts,
     ) -> Result<Place, Rejection> {
-        if !state.shadow.arrive(now, state.policy.slo.min(facts.timeout)) {
+        let (now, mut rejected) = (request.arrived, Vec::new());
+        let (number, refusal) = state.shadow.arrive(now, request, facts, &mut rejected);
+        if let Some(refusal) = refusal {
             let random = state.random.next_u64();
             if state.policy.mode.enforces(info.caller(random)) {
-                return Err(self.reject(state, now, Refusal::Wait, &facts));
+                self.note_shadowed(state, now, rejected);
+                return Err(self.reject(state, now, refusal, &facts));
             }
-            // Not counted as a rejection: the request is sent all the same, and ends.
+            rejected.push((facts, refusal));
+        }
+        self.note_shadowed(state, now, rejected);
+        let backend = state.dispatcher.least_loaded(None);
+        state.dispatcher.begin(now, backend);
+        Ok(self.place(state, Slot::new(self.clone(), backend, now, Some(number)), &facts))
+    }
+
+    /// Counts requests that would have been rejected. That is no rejection: they are sent all the
+    /// same, and end.
+    fn note_shadowed(&self, state: &mut State, now: Time, rejected: Vec<(Facts, Refusal)>) {
+        for (facts, refusal) in rejected {
             state.counts.totals.shadowed += 1;
-            let mut decision = self.decision(state, now, DecisionReason::Delay, &facts);
+            let mut decision = self.decision(state, now, reason_of(refusal), &facts);
             decision.is_shadow = true;
             self.0.ring.write(&decision);
         }
-        let backend = state.dispatcher.least_loaded(None);
-        state.dispatcher.begin(now, backend);
-        Ok(self.place(state, Slot::new(self.clone(), backend, now), &facts))
     }
 
     /// Counts a request that takes a place.
@@ -295,15 +341,14 @@ impl Admission {
         if decision.wait > Nanos::ZERO {
             decision.stage = LifecycleStage::Dequeue;
         }
-        decision.delay = match state.policy.mode {
-            Mode::Enforce => state.dispatcher.expected_wait(facts.class, facts.tenant),
-            Mode::Shadow | Mode::Share(_) => state.shadow.wait(),
+        let expected = match state.policy.mode {
+            Mode::Enforce => Expected::of(&state.dispatcher, facts, state.policy.slo),
+            Mode::Shadow | Mode::Share(_) => Expected::of(state.shadow.dispatcher(), facts, state.policy.slo),
         };
-        (decision.time_left, decision.service_time) = (facts.timeout, state.dispatcher.margin(0));
+        (decision.delay, decision.time_left, decision.service_time) = (expected.wait, facts.timeout, expected.margin);
         decision.bound = match reason {
-            DecisionReason::Concurrency => state.dispatcher.queued() as u64,
-            DecisionReason::Delay if state.policy.mode != Mode::Enforce => facts.timeout.min(state.policy.slo).0,
-            DecisionReason::Delay => state.dispatcher.wait_limit(facts.timeout.min(state.policy.slo)).0,
+            DecisionReason::Concurrency => expected.queued as u64,
+            DecisionReason::Delay => expected.wait_limit.0,
             _ => 0,
         };
         (decision.priority, decision.tenant, decision.route) = (facts.priority(), facts.tenant, facts.route);
@@ -314,7 +359,7 @@ impl Admission {
     fn deliver(&self, now: Time, done: Vec<Dispatch<Token>>) {
         for Dispatch { token, result } in done {
             // A slot that comes back, because its request has gone, frees itself.
-            let _ = token.send(result.map(|backend| Slot::new(self.clone(), backend, now)));
+            let _ = token.send(result.map(|backend| Slot::new(self.clone(), backend, now, None)));
         }
     }
 
@@ -322,10 +367,35 @@ impl Admission {
     fn free_place(&self, stream: &Stream) -> bool {
         let Some(backend) = stream.take_backend() else { return false };
         let now = self.now();
-        let mut done = Vec::new();
-        lock(&self.0.state).dispatcher.release(now, backend, &mut done);
+        let (mut done, mut rejected) = (Vec::new(), Vec::new());
+        let mut state = lock(&self.0.state);
+        state.dispatcher.release(now, backend, &mut done);
+        if let Some(number) = stream.shadow_number() {
+            state.shadow.end(now, number, &mut rejected);
+            self.note_shadowed(&mut state, now, rejected);
+        }
+        drop(state);
         self.deliver(now, done);
         true
+    }
+}
+
+/// What a queue expects for a request.
+struct Expected {
+    wait: Nanos,
+    wait_limit: Nanos,
+    margin: Nanos,
+    queued: usize,
+}
+
+impl Expected {
+    fn of<T>(dispatcher: &Dispatcher<T>, facts: &Facts, objective: Nanos) -> Self {
+        Expected {
+            wait: dispatcher.expected_wait(facts.class, facts.tenant),
+            wait_limit: dispatcher.wait_limit(facts.timeout.min(objective)),
+            margin: dispatcher.margin(0),
+            queued: dispatcher.queued(),
+        }
     }
 }
 

@@ -43,6 +43,10 @@ pub(crate) struct Stream {
     is_watched: AtomicBool,
     /// How the client failed to send the request: 0: it did not; else a [`ClientFailure`].
     client_failure: AtomicU8,
+    /// Whether the client has not sent the whole request yet.
+    is_uploading: AtomicBool,
+    /// Its number in the shadow queue, if it is there.
+    shadow_number: Option<u64>,
 }
 
 /// How a client fails to send its request.
@@ -63,6 +67,11 @@ impl Stream {
     /// The backend where it holds a place.
     pub(super) fn backend(&self) -> Option<usize> {
         self.held.load(Ordering::Acquire).checked_sub(1)
+    }
+
+    /// Its number in the shadow queue.
+    pub(super) fn shadow_number(&self) -> Option<u64> {
+        self.shadow_number
     }
 
     /// Records that it hangs.
@@ -121,8 +130,14 @@ impl Stream {
         self.last_piece.store(now.0, Ordering::Relaxed);
     }
 
+    /// Records that the client has still to send a part of the request.
+    pub(crate) fn record_upload(&self) {
+        self.is_uploading.store(true, Ordering::Relaxed);
+    }
+
     /// Records that the client has sent the last byte of the request only now.
     pub(crate) fn record_sent(&self, now: Time) {
+        self.is_uploading.store(false, Ordering::Relaxed);
         self.record_piece(now);
         self.sent.store(now.0, Ordering::Relaxed);
     }
@@ -141,6 +156,16 @@ impl Stream {
         (self.sent.load(Ordering::Relaxed) == 0).then(|| self.backend_wait(now))
     }
 
+    /// Whether its answer says nothing about the backend's speed: that of a stream, of a request
+    /// that the others have overtaken, or that the client has not sent.
+    fn says_nothing(&self) -> bool {
+        let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
+        self.open_call().is_some()
+            || is_set(&self.is_hung)
+            || is_set(&self.is_uploading)
+            || self.client_failure().is_some()
+    }
+
     /// Records that the client failed to send the request.
     pub(crate) fn record_client_failure(&self, failure: ClientFailure) {
         self.client_failure.store(failure as u8, Ordering::Relaxed);
@@ -157,8 +182,8 @@ impl Stream {
 }
 
 impl Slot {
-    pub(super) fn new(admission: Admission, backend: usize, dispatched: Time) -> Self {
-        let stream = Stream { held: AtomicUsize::new(backend + 1), ..Stream::default() };
+    pub(super) fn new(admission: Admission, backend: usize, dispatched: Time, shadow_number: Option<u64>) -> Self {
+        let stream = Stream { held: AtomicUsize::new(backend + 1), shadow_number, ..Stream::default() };
         Slot { admission, backend, dispatched, stream: Arc::new(stream) }
     }
 
@@ -229,26 +254,28 @@ impl Place {
     /// Goes to another backend, which gets a request more than its limit. A place that is free
     /// already, because the client is slow, is not taken again.
     pub(crate) fn move_to(&mut self, backend: usize) {
-        let now = self.admission().now();
-        if self.slot.release() {
-            lock(&self.admission().0.state).dispatcher.begin(now, backend);
+        let (now, mut done) = (self.admission().now(), Vec::new());
+        if let Some(former) = self.slot.stream.take_backend() {
+            let mut state = lock(&self.admission().0.state);
+            state.dispatcher.release(now, former, &mut done);
+            state.dispatcher.begin(now, backend);
+            drop(state);
             self.slot.stream.held.store(backend + 1, Ordering::Release);
+            self.admission().deliver(now, done);
         }
         (self.slot.backend, self.slot.dispatched) = (backend, now);
     }
 
     /// Records the time of the answer, once: the time from which the law learns.
     pub(crate) fn record_answer(&mut self, now: Time, outcome: Outcome) {
-        // The end of a stream says nothing about the backend's speed, nor does that of a request
-        // that the others have overtaken.
-        let says_nothing =
-            || self.slot.stream.open_call().is_some() || self.slot.stream.is_hung.load(Ordering::Relaxed);
-        if std::mem::replace(&mut self.has_answer, true) || says_nothing() {
+        if std::mem::replace(&mut self.has_answer, true) || self.slot.stream.says_nothing() {
             return;
         }
         let of = match outcome {
-            Outcome::Completed | Outcome::Abandoned => concurrency::Outcome::Completed,
-            Outcome::Failed | Outcome::Rejected => concurrency::Outcome::Failed,
+            Outcome::Completed => concurrency::Outcome::Completed,
+            Outcome::Failed => concurrency::Outcome::Failed,
+            // It ended for a reason of its client's, or of the proxy's own.
+            Outcome::Abandoned | Outcome::Rejected => return,
         };
         let answer = Answer {
             now,
@@ -257,7 +284,11 @@ impl Place {
             outcome: of,
         };
         self.cost = now.since(answer.dispatched);
-        lock(&self.admission().0.state).dispatcher.answer(self.slot.backend(), &answer);
+        let mut state = lock(&self.admission().0.state);
+        state.dispatcher.answer(self.slot.backend(), &answer);
+        if let Some(number) = self.slot.stream.shadow_number {
+            state.shadow.answer(number, &answer);
+        }
     }
 
     /// Frees the place before the request ends: its answer is in time if it has begun in time, and
@@ -285,11 +316,11 @@ impl Place {
         let is_in_time = latency <= state.policy.slo;
         if cost > Nanos::ZERO {
             state.dispatcher.charge(self.facts.class, self.facts.tenant, cost);
+            if state.policy.mode != Mode::Enforce {
+                state.shadow.charge(self.facts.class, self.facts.tenant, cost);
+            }
         }
         state.counts.end((self.facts.class, self.facts.route), outcome, latency, is_in_time);
-        if state.policy.mode != Mode::Enforce {
-            state.shadow.answer(now);
-        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::settings::rules::Rule;
 use crate::settings::{LimitChoice, Settings};
-use leeward_concurrency::dispatch::DispatchSettings;
+use leeward_concurrency::dispatch::{DispatchSettings, Dispatcher};
 use leeward_core::units::Nanos;
 use leeward_gate::Mode;
 use leeward_observe::ROUTE_SLOTS;
@@ -60,6 +60,16 @@ pub(super) fn dispatch_settings(settings: &Settings) -> DispatchSettings {
         capacity: settings.queue_requests,
         capacity_bytes: settings.queue_bytes,
     }
+}
+
+/// A dispatcher without requests, under settings.
+pub(super) fn dispatcher<T>(settings: &Settings) -> Dispatcher<T> {
+    let (of, count) = (dispatch_settings(settings), settings.backends.len());
+    if settings.is_shared {
+        return Dispatcher::shared(of, settings.limit.build(settings.slo, 0), count);
+    }
+    let limits = (0..count).map(|index| settings.limit.build(settings.slo, index as u64));
+    Dispatcher::new(of, limits.collect())
 }
 
 fn nanos(span: Duration) -> Nanos {

@@ -1,9 +1,9 @@
 //! New settings for the queue while it is in use. Does not contain files.
 
-use super::policy::dispatch_settings;
+use super::policy::{dispatch_settings, dispatcher};
 use super::{Admission, BackendSlot, State};
+use crate::backend::report::BackendReport;
 use crate::settings::Settings;
-use leeward_concurrency::dispatch::shadow::ShadowBacklog;
 use leeward_core::units::Time;
 use leeward_gate::Mode;
 use leeward_host::sync::lock;
@@ -28,16 +28,18 @@ impl Admission {
             state.is_shared = settings.is_shared;
         }
         let was_enforced = state.policy.mode == Mode::Enforce;
+        let dispatch = dispatch_settings(settings);
+        let has_other_queue = dispatch != *state.dispatcher.settings() || state.backends.iter().any(|slot| slot.is_new);
         state.policy.update(settings);
-        if was_enforced != (settings.mode == Mode::Enforce) {
-            state.shadow = ShadowBacklog::default();
+        if was_enforced != (settings.mode == Mode::Enforce) || has_new_limit || has_other_queue {
+            state.shadow.restart(dispatcher(settings));
         }
         replace(settings, &state.backends);
         if was_enforced && settings.mode != Mode::Enforce {
             // Nothing is held back any more, and the places that these wait for may never be free.
             state.dispatcher.send_all(now, &mut done);
         }
-        state.dispatcher.set_settings(now, dispatch_settings(settings), &mut done);
+        state.dispatcher.set_settings(now, dispatch, &mut done);
         drop(guard);
         self.deliver(now, done);
     }
@@ -52,6 +54,7 @@ impl State {
             if is_wanted && slot.is_removed {
                 self.dispatcher.restore_backend(now, index, build(index));
                 slot.is_removed = false;
+                slot.report = BackendReport::default();
             }
         }
         for address in &settings.backends {
@@ -59,7 +62,7 @@ impl State {
                 continue;
             }
             let index = self.dispatcher.add_backend(now, build(self.backends.len()));
-            let slot = BackendSlot { address: address.clone(), is_removed: false, is_new: true };
+            let slot = BackendSlot::new(address);
             match self.backends.get_mut(index) {
                 Some(vacant) => *vacant = slot,
                 None => self.backends.push(slot),

@@ -55,7 +55,7 @@ impl Admission {
             of.queued()
         );
         let counters = [
-            ("retries", "Requests that were sent to a second backend.", state.counts.retries),
+            ("retries", "Times that a request was sent again which a backend may have seen.", state.counts.retries),
             ("shadowed", "Requests that would have been rejected, had it been enforced.", state.counts.totals.shadowed),
             ("malformed_headers", "Headers of trusted peers that could not be parsed.", state.counts.totals.malformed),
             ("bad_requests", "Malformed requests, answered before the queue.", state.counts.bad_requests),
@@ -97,7 +97,7 @@ impl Source for Admission {
         });
         let delay = match policy.mode {
             Mode::Enforce => dispatcher.oldest_wait(now),
-            Mode::Shadow | Mode::Share(_) => state.shadow.wait(),
+            Mode::Shadow | Mode::Share(_) => state.shadow.dispatcher().oldest_wait(now),
         };
         let current: Vec<usize> = (0..dispatcher.backends()).filter(|index| !dispatcher.is_removed(*index)).collect();
         let limit = current.iter().map(|index| f64::from(dispatcher.limit(*index))).sum::<f64>();

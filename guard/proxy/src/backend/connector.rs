@@ -16,7 +16,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::{TcpStream, UnixStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::rustls::{self, RootCertStore};
 use tokio_rustls::{TlsConnector, TlsStream};
@@ -33,6 +33,13 @@ pub(crate) struct Connector {
     counts: Arc<Counts>,
     /// Time of the last message about a handshake that failed.
     last_message: Arc<Mutex<Option<Instant>>>,
+}
+
+/// A connection that is open.
+pub(crate) struct Opened {
+    pub(crate) transport: Transport,
+    /// Time in which the backend's machine has accepted it, without the look-up of its name.
+    pub(crate) round_trip: Duration,
 }
 
 /// Opens the certificates for backends, if one of these speaks TLS.
@@ -77,6 +84,27 @@ fn system_roots() -> Result<RootCertStore, LoadError> {
     Ok(roots)
 }
 
+/// Connects to the first address of a target that accepts; returns the time that this took.
+async fn open_socket(target: &Target) -> io::Result<(Socket, Duration)> {
+    let (host, port) = match target {
+        Target::Tcp { host, port } => (host.as_str(), *port),
+        Target::Unix(path) => {
+            let begun = Instant::now();
+            let socket = UnixStream::connect(path).await?.into();
+            return Ok((socket, begun.elapsed()));
+        }
+    };
+    let mut failed = io::Error::from(io::ErrorKind::NotFound);
+    for address in lookup_host((host, port)).await? {
+        let begun = Instant::now();
+        match TcpStream::connect(address).await {
+            Ok(stream) => return Ok((stream.into(), begun.elapsed())),
+            Err(error) => failed = error,
+        }
+    }
+    Err(failed)
+}
+
 impl Connector {
     pub(crate) fn new(settings: &Settings, tls: Option<ClientTls>, counts: Arc<Counts>) -> Self {
         let (timeout, proxy_protocol) = (settings.timeouts.connect, settings.sends_proxy_protocol);
@@ -88,25 +116,23 @@ impl Connector {
         self.proxy_protocol.is_some()
     }
 
-    /// Opens a connection; `route`: addresses of its client's, if the backend is to be told.
+    /// Opens a connection, and measures a round trip to the backend; `route`: addresses of its
+    /// client's, if the backend is to be told.
     ///
     /// # Errors
     /// The backend refuses connections, does not answer in time, or its certificate is not valid.
-    pub(crate) async fn connect(&self, address: &BackendAddress, route: Option<&Route>) -> io::Result<Transport> {
+    pub(crate) async fn connect(&self, address: &BackendAddress, route: Option<&Route>) -> io::Result<Opened> {
         let connect = self.open(address, route);
         timeout(self.timeout, connect).await.map_err(|_| io::ErrorKind::TimedOut)?
     }
 
-    async fn open(&self, address: &BackendAddress, route: Option<&Route>) -> io::Result<Transport> {
-        let mut socket: Socket = match address.target() {
-            Target::Tcp { host, port } => TcpStream::connect((host.as_str(), *port)).await?.into(),
-            Target::Unix(path) => UnixStream::connect(path).await?.into(),
-        };
+    async fn open(&self, address: &BackendAddress, route: Option<&Route>) -> io::Result<Opened> {
+        let (mut socket, round_trip) = open_socket(address.target()).await?;
         if let Some(version) = self.proxy_protocol {
             socket.write_all(&encode(version, route.copied())).await?;
         }
         if !address.is_tls() {
-            return Ok(Transport::Plain(socket));
+            return Ok(Opened { transport: Transport::Plain(socket), round_trip });
         }
         // Without certificates, a backend by TLS is no other backend: it can't be reached.
         let (Some(tls), Some(host)) = (&self.tls, address.host()) else {
@@ -118,7 +144,8 @@ impl Connector {
         match result {
             Ok(stream) => {
                 self.counts.backends.record(OK);
-                Ok(Transport::Tls(Box::new(TlsStream::Client(stream))))
+                let transport = Transport::Tls(Box::new(TlsStream::Client(stream)));
+                Ok(Opened { transport, round_trip })
             }
             Err(error) => {
                 self.report(address, &error);

@@ -46,36 +46,48 @@ async fn watch_backend(worker: Arc<Worker>, backend: usize, pool: Arc<Pool>) {
     loop {
         sleep(INTERVAL).await;
         let configuration = worker.configuration();
-        let is_well = match &configuration.settings.health {
+        let is_up = admission.is_up(backend);
+        let state = match &configuration.settings.health {
             Some(path) => {
-                failures = if is_well(&pool, path).await { 0 } else { failures + 1 };
-                failures < FAILURES
+                let checked = check(&pool, path).await;
+                failures = if checked.is_ok() { 0 } else { failures + 1 };
+                // One that refused a connection meanwhile is not well because of this.
+                if failures < FAILURES && admission.is_up(backend) { Ok(()) } else { checked }
             }
-            None => admission.is_up(backend) || pool.open(None).await.is_ok(),
+            None if is_up => Ok(()),
+            None => pool.open(None).await.map(drop).map_err(|error| error.to_string()),
         };
         // It may have been removed meanwhile, and another one have its number.
         if !Arc::ptr_eq(&worker.pool(backend), &pool) {
             return;
         }
-        if admission.is_up(backend) != is_well {
-            admission.set_up(backend, is_well);
+        if is_up != state.is_ok() {
+            admission.set_up(backend, state);
         }
     }
 }
 
-/// Whether the backend answers a request for `path` with a status below 400.
-async fn is_well(pool: &Pool, path: &str) -> bool {
+/// Asks the backend for `path`.
+///
+/// # Errors
+/// It does not answer with a status below 400: the reason.
+async fn check(pool: &Pool, path: &str) -> Result<(), String> {
     let ask = async {
-        let mut connection = pool.open(None).await.ok()?;
-        let mut request = Request::get(path).body(RequestBody::empty()).ok()?;
+        let mut connection = pool.open(None).await.map_err(|error| error.to_string())?;
+        let mut request = Request::new(RequestBody::empty());
+        *request.uri_mut() = path.parse().map_err(|_| "its path is none".to_owned())?;
         request.headers_mut().insert(HOST, HeaderValue::from_static("leeward-health"));
         request.headers_mut().insert(USER_AGENT, HeaderValue::from_static("leeward-proxy"));
         if connection.sender.is_http2() {
             let scheme = if pool.address().is_tls() { Scheme::HTTPS } else { Scheme::HTTP };
             to_http2(&mut request, scheme, "");
         }
-        connection.sender.try_send_request(request).await.ok()
+        connection.sender.try_send_request(request).await.map_err(|failed| failed.error().to_string())
     };
-    let answer = timeout(LONGEST, ask).await.ok().flatten();
-    answer.is_some_and(|answer| answer.status().as_u16() < 400)
+    match timeout(LONGEST, ask).await {
+        Ok(Ok(answer)) if answer.status().as_u16() < 400 => Ok(()),
+        Ok(Ok(answer)) => Err(format!("{path} says {}", answer.status().as_u16())),
+        Ok(Err(error)) => Err(format!("{path}: {error}")),
+        Err(_) => Err(format!("{path}: no response in {} s", LONGEST.as_secs())),
+    }
 }

@@ -51,6 +51,7 @@ struct Http2Connection {
     is_leaving: AtomicBool,
     used: Mutex<Instant>,
     settings: watch::Receiver<PeerSettings>,
+    round_trip: Duration,
 }
 
 /// What a backend has stated about a connection.
@@ -135,11 +136,14 @@ impl Http2Connections {
     }
 }
 
-/// Opens a connection over a stream, and reserves a stream of it.
+/// Opens a connection over a transport, and reserves a stream of it.
 ///
 /// # Errors
 /// The connection has ended.
-pub(super) async fn open(io: impl Read + Write + Send + Unpin + 'static) -> io::Result<Http2Sender> {
+pub(super) async fn open(
+    io: impl Read + Write + Send + Unpin + 'static,
+    round_trip: Duration,
+) -> io::Result<Http2Sender> {
     let mut builder = http2::Builder::new(TokioExecutor::new());
     builder.timer(TokioTimer::new()).max_header_list_size(HEAD_MAX).max_send_buf_size(SEND_BUFFER);
     builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(WINDOW);
@@ -175,6 +179,7 @@ pub(super) async fn open(io: impl Read + Write + Send + Unpin + 'static) -> io::
         is_leaving: AtomicBool::new(false),
         used: Mutex::new(Instant::now()),
         settings: receiver,
+        round_trip,
     });
     Ok(Http2Connection::reserve(&connection))
 }
@@ -204,6 +209,11 @@ impl Http2Sender {
     /// Sends no more requests on this connection.
     pub(super) fn retire(&self) {
         self.connection.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    /// Time of a round trip to the backend.
+    pub(super) fn round_trip(&self) -> Duration {
+        self.connection.round_trip
     }
 
     /// Whether the backend takes extended CONNECT.
@@ -243,6 +253,11 @@ pub(crate) fn refusal(error: &hyper::Error) -> Option<Refusal> {
         (true, false) if is_refused => Some(Refusal::Stream),
         _ => None,
     }
+}
+
+/// Whether the backend's answer breaks the rules of HTTP, in either version.
+pub(crate) fn is_malformed(error: &hyper::Error) -> bool {
+    error.is_parse() || of_http2(error).is_some_and(h2::Error::is_library)
 }
 
 /// Whether the failure is that of a stream: its connection goes on.

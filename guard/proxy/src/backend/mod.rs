@@ -6,4 +6,5 @@ pub(crate) mod connector;
 pub(crate) mod health;
 pub(crate) mod http2;
 pub(crate) mod pool;
+pub(crate) mod report;
 mod stream;

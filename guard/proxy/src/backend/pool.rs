@@ -3,7 +3,7 @@
 //! the choice of a backend.
 
 use super::address::BackendAddress;
-use super::connector::Connector;
+use super::connector::{Connector, Opened};
 use super::http2::{self, Http2Connections, Http2Sender, Opening};
 use super::stream::BackendStream;
 use crate::http::request_body::RequestBody;
@@ -59,6 +59,7 @@ struct Idle {
 pub(crate) struct Http1Sender {
     sender: SendRequest<RequestBody>,
     connection: AbortHandle,
+    round_trip: Duration,
 }
 
 impl Http1Sender {
@@ -119,6 +120,14 @@ impl Sender {
     /// Whether requests on it have the form of HTTP/2.
     pub(crate) fn is_http2(&self) -> bool {
         matches!(self, Sender::Http2(_))
+    }
+
+    /// Time of a round trip to the backend, as its connection was opened.
+    pub(crate) fn round_trip(&self) -> Duration {
+        match self {
+            Sender::Http1(sender) => sender.round_trip,
+            Sender::Http2(sender) => sender.round_trip(),
+        }
     }
 
     /// Whether the backend takes WebSockets over HTTP/2.
@@ -228,10 +237,10 @@ impl Pool {
     /// As for [`Pool::connect`].
     pub(crate) async fn open(&self, route: Option<&Route>) -> io::Result<Connection> {
         let (address, connector) = (&self.backend, lock(&self.connector).clone());
-        let stream = connector.connect(address, route).await?;
+        let Opened { transport: stream, round_trip } = connector.connect(address, route).await?;
         let sender = if address.is_http2() || stream.protocol() == Some(Protocol::Http2) {
             stream.probe();
-            Sender::Http2(http2::open(TokioIo::new(stream)).await?)
+            Sender::Http2(http2::open(TokioIo::new(stream), round_trip).await?)
         } else {
             let mut builder = http1::Builder::new();
             builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
@@ -241,7 +250,7 @@ impl Pool {
                 // Its error reaches the request that it serves.
                 let _ = connection.with_upgrades().await;
             });
-            Sender::Http1(Http1Sender { sender, connection: connection.abort_handle() })
+            Sender::Http1(Http1Sender { sender, connection: connection.abort_handle(), round_trip })
         };
         Ok(Connection { sender, is_reused: false })
     }

@@ -5,6 +5,7 @@
 //! compressed heads. So it is bounded in everything that a client could make it keep.
 
 use super::streams::{StreamExecutor, Streams};
+use super::{HEAD_MAX, MANY};
 use crate::activity::{Activity, Busy, StreamProgress};
 use crate::connections::{Connections, Phase};
 use crate::http::head::Peer;
@@ -24,13 +25,10 @@ pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Requests at a time; RFC 9113 §6.5.2 advises no fewer.
 const STREAMS_MAX: u32 = 100;
-/// Most bytes of a request's head, decoded, as for HTTP/1. hyper answers a longer one by 431.
-const HEAD_MAX: u32 = 64 << 10;
 /// Bytes of requests that nobody has read yet: of a stream, and of the connection. The second
-/// pair is for each connection while there are many, and can't be less.
+/// pair is for each connection while there are [`MANY`], and can't be less.
 const WINDOWS: (u32, u32) = (64 << 10, 512 << 10);
 const WINDOWS_OF_MANY: (u32, u32) = (16 << 10, 65_535);
-const MANY: usize = 1_000;
 /// Bytes of an answer that wait for the client, besides one piece.
 const SEND_BUFFER: usize = 64 << 10;
 /// Time without requests, all responses written, after which a connection counts as idle: it ends

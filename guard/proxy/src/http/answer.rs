@@ -23,8 +23,10 @@ pub(crate) enum Failure {
     ClientTimeout,
     /// No backend accepts connections.
     Unreachable,
-    /// The backend closed its connection before it answered, or answered garbage.
+    /// The backend closed its connection before it answered.
     BadAnswer,
+    /// The backend's answer is malformed, too long, or of a kind that can't be passed on.
+    Malformed,
     /// The backend did not answer in time.
     BackendTimeout,
 }
@@ -36,7 +38,7 @@ impl Failure {
             Failure::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Failure::NotServed => StatusCode::NOT_IMPLEMENTED,
             Failure::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Failure::Unreachable | Failure::BadAnswer => StatusCode::BAD_GATEWAY,
+            Failure::Unreachable | Failure::BadAnswer | Failure::Malformed => StatusCode::BAD_GATEWAY,
             Failure::BackendTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
@@ -49,7 +51,7 @@ impl Failure {
         const INTERNAL: u8 = 13;
         const UNAVAILABLE: u8 = 14;
         match self {
-            Failure::BadRequest | Failure::HeadTooLarge => INTERNAL,
+            Failure::BadRequest | Failure::HeadTooLarge | Failure::Malformed => INTERNAL,
             Failure::NotServed => UNIMPLEMENTED,
             Failure::ClientTimeout => CANCELLED,
             Failure::Unreachable | Failure::BadAnswer => UNAVAILABLE,
@@ -66,6 +68,7 @@ impl Failure {
             Failure::ClientTimeout => ("client-timeout", "The request did not arrive in time.\n"),
             Failure::Unreachable => ("backend-unreachable", "The service can't be reached.\n"),
             Failure::BadAnswer => ("backend-failed", "The service closed the connection without an answer.\n"),
+            Failure::Malformed => ("backend-malformed", "The service's response is malformed or too long.\n"),
             Failure::BackendTimeout => ("backend-timeout", "The service did not answer in time.\n"),
         }
     }
@@ -93,6 +96,13 @@ pub(crate) fn failed(failure: Failure, call: Option<&Grpc>) -> Response<Response
     if failure.closes() {
         close(headers);
     }
+    response
+}
+
+/// The answer to a request that must pass no further proxy.
+pub(crate) fn last_of_forwards() -> Response<ResponseBody> {
+    let mut response = Response::new(ResponseBody::empty());
+    response.headers_mut().insert(REASON, HeaderValue::from_static("max-forwards"));
     response
 }
 

@@ -6,7 +6,7 @@ use super::request_body::RequestBody;
 use super::response_body::Lease;
 use super::{versions, websocket};
 use crate::admission::{ClientFailure, HangWatch, Place, Stream};
-use crate::backend::http2::{Refusal, is_of_stream, refusal};
+use crate::backend::http2::{Refusal, is_malformed, is_of_stream, refusal};
 use crate::backend::pool::{Connection, Pool, Sender};
 use crate::settings::Settings;
 use crate::transport::proxy_protocol::Route;
@@ -22,6 +22,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 /// Connections that are tried for a request that no backend has seen.
 const ATTEMPTS: usize = 3;
+/// Round trips within which the end of a connection has met the request on its way. The backend's
+/// end of it takes half a round trip, the request as long; the rest is for this thread's own delay.
+const PROMPT: u32 = 4;
 /// Time for which a backend may leave a body unread before its connection gets no more requests.
 const UNREAD: Duration = Duration::from_millis(50);
 
@@ -70,17 +73,19 @@ impl Exchange<'_> {
             let pool = self.worker.pool(backend);
             let connection =
                 if needs_new { Box::pin(pool.renew(self.route)).await } else { pool.connect(self.route).await };
-            let Ok(Connection { mut sender, is_reused }) = connection else {
-                if settings.backends.len() > 1 {
-                    admission.set_up(backend, false);
+            let Connection { mut sender, is_reused } = match connection {
+                Ok(connection) => connection,
+                Err(error) => {
+                    admission.set_up(backend, Err(error.to_string()));
+                    if attempt >= ATTEMPTS.min(settings.backends.len()) {
+                        return Err(Unanswered { place, pool, failure: Failure::Unreachable });
+                    }
+                    backend = self.elsewhere(&mut place, backend);
+                    continue;
                 }
-                if attempt >= ATTEMPTS.min(settings.backends.len()) {
-                    return Err(Unanswered { place, pool, failure: Failure::Unreachable });
-                }
-                backend = self.elsewhere(&mut place, backend);
-                continue;
             };
             let mut copy = self.can_repeat.then(|| copy_head(&request));
+            let sent = Instant::now();
             let failed = if sender.is_http2() {
                 match Box::pin(self.ask_http2(&mut sender, request, &pool)).await {
                     Ok(response) => Ok(response),
@@ -125,19 +130,27 @@ impl Exchange<'_> {
                 };
                 return Err(Unanswered { place, pool, failure });
             }
+            let has_others = settings.backends.len() > 1;
+            let may_race = is_reused && !needs_new && !is_of_stream(error.error());
             match copy.take() {
                 // A backend that answers garbage has seen the request.
-                _ if error.error().is_parse() => return Err(Unanswered { place, pool, failure: Failure::BadAnswer }),
+                _ if is_malformed(error.error()) => {
+                    return Err(Unanswered { place, pool, failure: Failure::Malformed });
+                }
                 // It closed the connection, which had waited for a request, while this one came
-                // (RFC 9112 §9.3.1). That is no load that the backend has not had. Once: a backend
-                // may fail at this very request.
-                Some(copy) if is_reused && !needs_new && !is_of_stream(error.error()) => {
+                // (RFC 9112 §9.3.1). That is no load for the backend. Once: a backend may fail at
+                // this very request.
+                Some(copy) if may_race && sent.elapsed() <= sender.round_trip() * PROMPT => {
+                    admission.record_retry();
                     (request, needs_new) = (copy, true);
                 }
-                Some(copy) if !has_moved && settings.backends.len() > 1 && admission.try_retry() => {
+                // It may have worked on the request.
+                Some(copy) if !has_moved && (has_others || may_race) && admission.try_retry() => {
                     request = copy;
                     (has_moved, needs_new) = (true, true);
-                    backend = self.elsewhere(&mut place, backend);
+                    if has_others {
+                        backend = self.elsewhere(&mut place, backend);
+                    }
                 }
                 _ => return Err(Unanswered { place, pool, failure: Failure::BadAnswer }),
             }

@@ -75,21 +75,25 @@ impl Worker {
         let configuration = self.configuration();
         let mut entry = open_entry(&configuration, peer, &request);
         let mut response = self.answer(&configuration, peer, &upgrade, request, &mut entry).await;
+        let backend = lock(&upgrade).take();
+        if backend.is_none() && is_tunnel && response.status().is_success() {
+            // The client would take it for a tunnel.
+            response = answer::failed(Failure::Malformed, None);
+            if let Some(entry) = &mut entry {
+                entry.record_own_answer();
+            }
+        }
         if let Some(entry) = &mut entry {
             entry.record_answer(&response);
         }
         busy.record_answer();
-        let backend = lock(&upgrade).take();
         if let (Some(client), Some(backend)) = (client, backend) {
             websocket::to_connected(&mut response);
             tokio::spawn(tunnel(client, backend, busy));
-            return Ok(response);
+        } else {
+            response = response.map(|body| body.with_mark(busy));
         }
-        if is_tunnel && response.status().is_success() {
-            // The client would take it for a tunnel.
-            response = answer::failed(Failure::BadAnswer, None);
-        }
-        Ok(response.map(|body| body.with_mark(busy).with_entry(entry)))
+        Ok(response.map(|body| body.with_entry(entry)))
     }
 
     async fn answer(
@@ -106,6 +110,13 @@ impl Worker {
         if let Err(failure) = head::check(&parts) {
             self.admission.record_bad_request();
             return answer::failed(failure, headers::grpc(&parts.headers).as_ref());
+        }
+        if head::forwards(&parts) == Some(0) {
+            // The proxy is whom it is for. It has no method of its own, and reflects no request.
+            return match parts.method {
+                Method::OPTIONS => answer::last_of_forwards(),
+                _ => answer::failed(Failure::NotServed, None),
+            };
         }
         if is_exempt(settings, parts.uri.path()) {
             if let Some(entry) = entry {
@@ -301,7 +312,7 @@ fn check_answer(answered: Answered, asks_for_upgrade: bool) -> Result<Answered, 
     // Nobody asked for it, and what follows is not HTTP.
     let is_unasked = response.status() == StatusCode::SWITCHING_PROTOCOLS && !asks_for_upgrade;
     if is_unasked || head::is_coded(response.headers()) {
-        return Err(Unanswered { place, pool: lease.pool, failure: Failure::BadAnswer });
+        return Err(Unanswered { place, pool: lease.pool, failure: Failure::Malformed });
     }
     Ok(Answered { place, lease, response })
 }

@@ -6,7 +6,8 @@ use super::target::{is_host, is_same_host, is_target};
 use super::{versions, websocket};
 use crate::transport::proxy_protocol::Route;
 use http::header::{
-    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE, VIA,
+    CONNECTION, CONTENT_LENGTH, EXPECT, FORWARDED, HOST, HeaderName, HeaderValue, MAX_FORWARDS, TE, TRANSFER_ENCODING,
+    UPGRADE, VIA,
 };
 use http::request::Parts;
 use http::{HeaderMap, Method, Uri, Version};
@@ -121,6 +122,7 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
                 return Err(Failure::BadRequest);
             }
         } else if name == CONTENT_LENGTH {
+            // Of HTTP/2: hyper joins equal ones of HTTP/1, and rejects others.
             lengths += 1;
         } else if name == TRANSFER_ENCODING {
             codings += 1;
@@ -133,16 +135,22 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
     // HTTP/2 states it as a part of the target (RFC 9113 §8.3.1).
     let has_host = hosts > 0 || (is_http2 && parts.uri.authority().is_some());
     let needs_host = parts.version >= Version::HTTP_11;
-    if hosts > 1 || (needs_host && !has_host) || lengths > 1 || codings > 1 || (lengths > 0 && codings > 0) {
+    if hosts > 1 || (needs_host && !has_host) || lengths > 1 || codings > 1 {
         return Err(Failure::BadRequest);
     }
-    if is_http2 && (codings > 0 || !is_same_host(parts)) {
+    if is_http2 && !is_same_host(parts) {
         return Err(Failure::BadRequest);
     }
     if !matches!(parts.version, Version::HTTP_10 | Version::HTTP_11 | Version::HTTP_2) {
         return Err(Failure::NotServed);
     }
     if is_target(parts) { Ok(()) } else { Err(Failure::BadRequest) }
+}
+
+/// Proxies that a request may still pass, where that is limited (RFC 9110 §7.6.2).
+pub(crate) fn forwards(parts: &Parts) -> Option<u64> {
+    let is_limited = matches!(parts.method, Method::OPTIONS | Method::TRACE);
+    parts.headers.get(MAX_FORWARDS).filter(|_| is_limited)?.to_str().ok()?.parse().ok()
 }
 
 /// Protocol that a request asks to change to, if it does. HTTP/2 is none: requests in such a tunnel
@@ -174,6 +182,9 @@ pub(crate) fn to_backend(parts: &mut Parts, peer: &Peer, protocol: Option<Header
     }
     if parts.version == Version::HTTP_2 {
         versions::join_cookies(&mut parts.headers);
+    }
+    if let Some(forwards) = forwards(parts) {
+        parts.headers.insert(MAX_FORWARDS, HeaderValue::from(forwards.saturating_sub(1)));
     }
     let headers = &mut parts.headers;
     let wants_trailers = headers.contains_key(TE) && has_token(headers, &TE, b"trailers");

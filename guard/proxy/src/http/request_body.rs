@@ -62,6 +62,7 @@ impl RequestBody {
         stream: Arc<Stream>,
         idle: Duration,
     ) -> Self {
+        stream.record_upload();
         RequestBody(Source::Client(ClientBody {
             incoming,
             admission: admission.clone(),

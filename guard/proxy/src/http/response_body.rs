@@ -74,8 +74,10 @@ impl ResponseBody {
             _ => false,
         };
         let Some(entry) = &mut self.entry else { return };
-        if let Poll::Ready(Some(Ok(frame))) = polled {
-            entry.record_bytes(frame.data_ref().map_or(0, Bytes::len));
+        match polled {
+            Poll::Ready(Some(Ok(frame))) => entry.record_bytes(frame.data_ref().map_or(0, Bytes::len)),
+            Poll::Ready(Some(Err(error))) => entry.record_cut(error.reason()),
+            _ => {}
         }
         if is_end {
             entry.record_end();
@@ -88,13 +90,27 @@ impl ResponseBody {
 pub(crate) enum ResponseBodyError {
     /// The backend has sent nothing for too long.
     #[error("the backend sent nothing for too long")]
-    Timeout,
+    IdleTimeout,
+    /// The time for the whole answer is up.
+    #[error("the answer took too long")]
+    TotalTimeout,
     /// The backend has ended its answer before the last byte, as if it were whole.
     #[error("the backend ended its answer in the middle")]
     Cut,
     /// The backend has closed its connection, or its body is malformed.
     #[error(transparent)]
     Backend(#[from] hyper::Error),
+}
+
+impl ResponseBodyError {
+    /// The reason in the access log.
+    fn reason(&self) -> &'static str {
+        match self {
+            ResponseBodyError::IdleTimeout => "idle-timeout",
+            ResponseBodyError::TotalTimeout => "total-timeout",
+            ResponseBodyError::Cut | ResponseBodyError::Backend(_) => "backend-failed",
+        }
+    }
 }
 
 /// Connection that returns to its pool with the last byte.
@@ -285,7 +301,11 @@ impl BackendBody {
             }
             self.timer = None;
             if wait.limit.is_some_and(|limit| Instant::now() >= limit) {
-                return self.fail(ResponseBodyError::Timeout);
+                let is_over = times.end.is_some_and(|end| Instant::now() >= end);
+                return self.fail(match is_over {
+                    true => ResponseBodyError::TotalTimeout,
+                    false => ResponseBodyError::IdleTimeout,
+                });
             }
             if let Some(place) = place {
                 wait.hang.look(place.admission(), &place.stream(), wait.since.elapsed());

@@ -19,7 +19,7 @@ use super::rules::{Rule, TenantSource};
 use super::tls::{BackendTlsSection, TlsSection};
 use super::{LimitChoice, PlaceEnd, Settings, Timeouts};
 use crate::backend::address::BackendAddress;
-use crate::transport::address::{UNIX, socket_path};
+use crate::transport::address::{UNIX, check_listener, socket_path};
 use crate::transport::proxy_protocol::encode::Version as ProxyProtocolVersion;
 use http::Method;
 use http::header::HeaderName;
@@ -215,10 +215,12 @@ impl FileSettings {
             .listen
             .as_deref()
             .ok_or(SettingsError::Missing { key: "listen", help: "an address, such as `:8080`" })?;
-        if let Some(path) = listen.strip_prefix(UNIX) {
-            socket_path(path).map_err(|error| wrong("listen", &error))?;
-        } else if listen.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_err()) {
-            return Err(wrong("listen", &format!("`{listen}` ends with no port from 0 to 65535, such as `:8080`")));
+        match listen.strip_prefix(UNIX) {
+            Some(path) => drop(socket_path(path).map_err(|error| wrong("listen", &error))?),
+            None => check_listener(listen).map_err(|error| wrong("listen", &error))?,
+        }
+        if let Some(admin) = &self.admin {
+            check_listener(admin).map_err(|error| wrong("admin", &error))?;
         }
         let to = self.to.as_deref().unwrap_or_default();
         if to.is_empty() {
@@ -230,6 +232,7 @@ impl FileSettings {
             return Err(wrong("to", &format!("`{}` is there twice", twice.1)));
         }
         let mut settings = Settings::new(slo, listen, backends);
+        settings.admin = self.admin.clone();
         settings.is_shared = self.shared.unwrap_or(false);
         if let Some(limit) = &self.limit {
             settings.limit = LimitChoice::parse(limit).map_err(|error| wrong("limit", &error))?;
@@ -383,8 +386,13 @@ fn network(key: &str, text: &str) -> Result<IpNet, SettingsError> {
 }
 
 fn absolute_path(key: &str, path: &str) -> Result<String, SettingsError> {
-    let is_valid = path.starts_with('/') && path.parse::<http::uri::PathAndQuery>().is_ok();
-    if is_valid { Ok(path.into()) } else { Err(wrong(key, &"must be a path that begins with `/`")) }
+    if !path.starts_with('/') {
+        return Err(wrong(key, &"must be a path that begins with `/`"));
+    }
+    match path.parse::<http::uri::PathAndQuery>() {
+        Ok(_) => Ok(path.into()),
+        Err(_) => Err(wrong(key, &"has a character that a path must encode, such as `%20` for a blank")),
+    }
 }
 
 /// A path, or the beginning of paths and `*`.
@@ -412,6 +420,8 @@ fn parse_mode(text: &str) -> Result<Mode, SettingsError> {
     match text {
         "enforce" => Ok(Mode::Enforce),
         "shadow" => Ok(Mode::Shadow),
+        // All is not a share: where each rejection is enforced, requests can wait.
+        "100%" => Ok(Mode::Enforce),
         _ => percent().map(Mode::Share).ok_or_else(|| wrong("mode", &"must be `enforce`, `shadow` or `1%` to `100%`")),
     }
 }

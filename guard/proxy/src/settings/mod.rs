@@ -28,6 +28,8 @@ pub struct Settings {
     pub slo: Duration,
     /// Address to listen on.
     pub listen: String,
+    /// Address of the admin port, which the program opens; `None`: there is none.
+    pub admin: Option<String>,
     /// Backends, at least one.
     pub backends: Vec<BackendAddress>,
     /// Whether the backends share one resource, so that one limit holds for their sum.
@@ -187,6 +189,7 @@ impl Settings {
         Settings {
             slo,
             listen: listen.into(),
+            admin: None,
             backends,
             is_shared: false,
             limit: LimitChoice::default(),

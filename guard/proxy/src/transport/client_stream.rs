@@ -86,6 +86,11 @@ impl ClientStream {
         let _ = timeout(END_TIME, read).await;
     }
 
+    /// Closes the connection so that its client sees an error, and no orderly end.
+    pub(crate) fn reset(self) {
+        self.stream.set_reset();
+    }
+
     /// Waits for the next byte; false: the client has gone.
     pub(crate) async fn has_byte(&mut self) -> bool {
         !self.prefix.is_empty() || self.stream.has_byte().await

@@ -79,6 +79,13 @@ impl Socket {
         let _ = sockopt::set_tcp_user_timeout(stream, (PROBE_AFTER * (PROBES + 1)).as_millis() as u32);
     }
 
+    /// Resets the connection when it is closed; one of Unix ends as any other.
+    pub(crate) fn set_reset(&self) {
+        if let Stream::Tcp(stream) = &self.stream {
+            let _ = sockopt::set_socket_linger(stream, Some(Duration::ZERO));
+        }
+    }
+
     /// Waits for the next byte, which stays; false: the peer has gone.
     pub(crate) async fn has_byte(&self) -> bool {
         matches!(self.peek(&mut [0]).await, Ok(1..))

@@ -1,6 +1,7 @@
 //! The file of a Unix socket that the proxy listens on: an old one is replaced, a live one is an
 //! error, and it goes with the listener. Does not contain connections.
 
+use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::fs::{self, Metadata};
@@ -18,6 +19,16 @@ pub(crate) struct SocketFile {
 
 fn id(file: &Metadata) -> (u64, u64) {
     (file.dev(), file.ino())
+}
+
+/// Checks that this process may create a file in the folder of `path`.
+///
+/// # Errors
+/// There is no such folder, or it may not write there.
+pub(crate) fn check_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(path);
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)?;
+    if folder.is_dir() { Ok(()) } else { Err(io::ErrorKind::NotADirectory.into()) }
 }
 
 impl SocketFile {

@@ -4,7 +4,7 @@
 use super::accept::Acceptor;
 use super::counts::{Counts, Results};
 use leeward_host::sync::{Mutex, lock};
-use leeward_tls::{ClientTls, LoadError, ServerTls};
+use leeward_tls::{ClientTls, ServerTls};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -43,17 +43,6 @@ impl TransportStatus {
 
     fn certificates(&self) -> (Option<ServerTls>, Option<ClientTls>) {
         lock(&self.0.certificates).clone()
-    }
-
-    /// Loads the files of certificates now, changed or not; new connections use them.
-    ///
-    /// # Errors
-    /// Unusable files: the old certificates stay.
-    pub fn reload_certificates(&self) -> Result<(), LoadError> {
-        let (server, client) = self.certificates();
-        let server = server.as_ref().map_or(Ok(()), ServerTls::reload);
-        let client = client.as_ref().map_or(Ok(()), ClientTls::reload);
-        server.and(client)
     }
 
     /// Messages for the operator since the last call.

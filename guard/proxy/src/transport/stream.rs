@@ -59,6 +59,14 @@ impl Transport {
         }
     }
 
+    /// Resets the connection when it is closed.
+    pub(crate) fn set_reset(&self) {
+        match self {
+            Transport::Plain(socket) => socket.set_reset(),
+            Transport::Tls(stream) => stream.get_ref().0.set_reset(),
+        }
+    }
+
     /// Whether the peer sends no more, even if it has sent bytes that nobody has read yet.
     pub(crate) fn has_ended(&self) -> bool {
         match self {

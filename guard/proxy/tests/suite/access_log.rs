@@ -118,6 +118,7 @@ fn rejected_cut_and_abandoned_requests_are_logged() {
     assert!(cut.answer().is_cut);
     let line = json(&log, 1).remove(0);
     assert_eq!((&line["status"], &line["bytes"], &line["complete"]), (&200.into(), &3.into(), &false.into()));
+    assert_eq!(line["reason"], "backend-failed");
     let (mut busy, mut waiting, mut full) = (connect(&proxy), connect(&proxy), connect(&proxy));
     busy.send("GET /busy HTTP/1.1\r\nhost: h\r\n\r\n");
     hold.arrived(1);
@@ -130,8 +131,8 @@ fn rejected_cut_and_abandoned_requests_are_logged() {
     drop(waiting);
     let line = json(&log, 3).remove(2);
     assert_eq!(
-        (&line["target"], &line["status"], &line["complete"]),
-        (&"/waiting".into(), &Value::Null, &false.into())
+        (&line["target"], &line["status"], &line["complete"], &line["reason"]),
+        (&"/waiting".into(), &Value::Null, &false.into(), &"client-left".into())
     );
     hold.open();
     assert_eq!(busy.answer().text(), "whole");
@@ -144,6 +145,83 @@ fn rejected_cut_and_abandoned_requests_are_logged() {
         (&gone["status"], &gone["reason"], &gone["backend"]),
         (&502.into(), &"backend-failed".into(), &backend.into())
     );
+}
+
+#[test]
+fn a_response_that_is_cut_has_its_reason() {
+    for (timeouts, reason) in [("idle = \"100ms\"", "idle-timeout"), ("total = \"1s\"", "total-timeout")] {
+        let (folder, backend) = (Folder::new(), unfinished());
+        let log = folder.file("log");
+        let proxy = start(&[backend.address], &(keys("json", &log) + "[timeouts]\n" + timeouts));
+        let mut client = connect(&proxy);
+        client.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+        client.rest();
+        assert_eq!(json(&log, 1)[0]["reason"], reason);
+        settle(&proxy);
+    }
+    let (folder, backend) = (Folder::new(), unfinished());
+    let log = folder.file("log");
+    let proxy = start(&[backend.address], &(keys("json", &log) + "[timeouts]\nstop = \"100ms\""));
+    let mut clients = [connect(&proxy), connect(&proxy)];
+    for client in &mut clients {
+        client.send("GET / HTTP/1.1\r\nhost: h\r\n\r\n");
+        client.head().expect("a head");
+    }
+    let [leaves, stays] = clients;
+    drop(leaves);
+    let line = json(&log, 1).remove(0);
+    assert_eq!(
+        (&line["status"], &line["complete"], &line["reason"]),
+        (&200.into(), &false.into(), &"client-left".into())
+    );
+    proxy.stop();
+    assert_eq!(json(&log, 2)[1]["reason"], "stopped");
+    drop(stays);
+}
+
+/// A backend that begins its answers and does not end them.
+fn unfinished() -> Backend {
+    Backend::start(|exchange| {
+        exchange.message();
+        exchange.raw("HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\nabc");
+        exchange.wire.rest();
+        exchange.close();
+    })
+}
+
+/// hyper answers them, and tells nothing but the error.
+#[test]
+fn heads_that_cannot_be_parsed_have_lines() {
+    let (folder, backend) = (Folder::new(), Backend::echo());
+    let (json_log, combined_log) = (folder.file("json"), folder.file("combined"));
+    let proxy = start(&[backend.address], &keys("json", &json_log));
+    let combined = start(&[backend.address], &keys("combined", &combined_log));
+    let many: String = (0..130).map(|number| format!("x-{number}: 1\r\n")).collect();
+    let heads = [
+        ("x : 1\r\n".into(), 400),
+        ("x: \u{1}\r\n".into(), 400),
+        ("content-length: +5\r\n".into(), 400),
+        (many, 431),
+        (format!("x: {}\r\n", "a".repeat(70_000)), 431),
+    ];
+    for (count, (head, status)) in heads.into_iter().enumerate() {
+        for proxy in [&proxy, &combined] {
+            let mut client = connect(proxy);
+            client.send(format!("GET / HTTP/1.1\r\nhost: h\r\n{head}\r\n"));
+            client.rest();
+        }
+        let line = json(&json_log, count + 1).remove(count);
+        for (key, value) in [
+            ("client", Value::from("127.0.0.1")),
+            ("method", "-".into()),
+            ("status", status.into()),
+            ("reason", "bad-request".into()),
+        ] {
+            assert_eq!(line[key], value, "{key} in {line}");
+        }
+        let line = lines(&combined_log, count + 1).remove(count);
+        assert!(line.contains(&format!("\"- - HTTP\" {status} 0 ")), "{line}");
+    }
 }
 
 #[test]

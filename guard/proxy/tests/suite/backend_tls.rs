@@ -2,7 +2,7 @@
 //! clients.
 
 use crate::certificates::{Certificates, transport_metric};
-use crate::harness::{Backend, Message, connect, start_with};
+use crate::harness::{Backend, Message, connect, settings, start_with, text};
 use crate::http2::harness::Http2Backend;
 use leeward_proxy::Proxy;
 use leeward_testkit::wait::until;
@@ -13,8 +13,11 @@ use std::thread;
 
 /// A proxy in front of `https://HOST:PORT`.
 fn start_https(host: &str, port: SocketAddr, section: &str) -> Result<Proxy, String> {
-    let to = format!("https://{host}:{}", port.port());
-    start_with(&format!("listen = \"127.0.0.1:0\"\nto = [\"{to}\"]\n[backend-tls]\n{section}"))
+    start_with(&https_text(host, port, section))
+}
+
+fn https_text(host: &str, port: SocketAddr, section: &str) -> String {
+    text(&[format!("https://{host}:{}", port.port())], &format!("[backend-tls]\n{section}"))
 }
 
 fn ca(certificates: &Certificates) -> String {
@@ -116,7 +119,7 @@ fn certificates_for_backends_change() {
     until("the new file is used", || transport_metric(&proxy, "backend_certificate_reloads_total") == 1);
     assert_eq!(get(&proxy).text(), "/a");
     strangers.write("ca.pem", "");
-    assert!(proxy.transport().reload_certificates().is_err());
+    assert!(proxy.reload(settings(&https_text("localhost", port, &ca(&strangers))).unwrap()).is_err());
     assert_eq!(get(&proxy).text(), "/a");
 }
 

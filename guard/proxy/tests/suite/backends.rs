@@ -4,18 +4,21 @@ use crate::harness::{Backend, Hold, address, connect, metric, settle, start};
 use leeward_observe::Source;
 use leeward_testkit::net::free_address;
 use leeward_testkit::wait::until;
+use std::collections::HashSet;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
 use std::time::Duration;
 
 /// The status and the reason of the answer when the only backend does this.
-fn failure(extra: &str, bytes: &'static str, is_kept: bool) -> (u16, Option<String>) {
+fn failure(extra: &str, bytes: impl Into<String>, is_kept: bool) -> (u16, Option<String>) {
+    let bytes = bytes.into();
+    let answer = bytes.clone();
     let backend = Backend::start(move |exchange| {
         exchange.message();
-        exchange.raw(bytes);
+        exchange.raw(&answer);
         if is_kept {
             exchange.wire.rest();
         }
@@ -37,17 +40,23 @@ fn backends_that_fail_are_told_apart() {
     settle(&proxy);
 
     let failed = (502, Some("backend-failed".into()));
+    for bytes in ["", "HTTP/1.1 200 OK\r\ncontent-le"] {
+        assert_eq!(failure("", bytes, false), failed, "{bytes:?}");
+    }
+    let malformed = (502, Some("backend-malformed".into()));
+    let long = format!("HTTP/1.1 200 OK\r\nx: {}\r\n\r\n", "a".repeat(200_000));
+    assert_eq!(failure("", long, false), malformed);
     for bytes in [
-        "",
         "SSH-2.0-OpenSSH\r\n\r\n",
         "HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
-        "HTTP/1.1 200 OK\r\ncontent-le",
+        "HTTP/1.1 200 OK\r\nx: a\r\n b\r\n\r\n",
         "HTTP/1.1 99999 OK\r\n\r\n",
+        "HTTP/1.1 99 OK\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
         "HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n2\r\nab\r\n0\r\n\r\n",
         "\0\0\0\0\0\0",
     ] {
-        assert_eq!(failure("", bytes, false), failed, "{bytes:?}");
+        assert_eq!(failure("", bytes, false), malformed, "{bytes:?}");
     }
     let late = (504, Some("backend-timeout".into()));
     for bytes in ["", "HTTP/1.1 2"] {
@@ -211,6 +220,32 @@ fn no_request_is_lost_to_a_connection_that_closes() {
     assert_eq!(settle(&proxy).failed, 0);
 }
 
+/// It works on each second request of a connection, and closes without a response. That is no race
+/// between the request and the end of an idle connection: repeating it is load.
+#[test]
+fn repetitions_of_what_a_backend_has_worked_on_are_counted_and_bounded() {
+    let seen = Arc::new(Mutex::new(HashSet::new()));
+    let backend = Backend::start(move |exchange| {
+        let is_first = seen.lock().unwrap().insert(exchange.wire.stream.peer_addr().unwrap());
+        if is_first {
+            return exchange.ok("well");
+        }
+        exchange.message();
+        sleep(Duration::from_millis(150));
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "threads = 1");
+    let mut client = connect(&proxy);
+    let count = 40;
+    let well = (0..count).filter(|_| client.get("/").head.status() == 200).count();
+    let repeated = backend.requests().len() - count;
+    assert_eq!(metric(proxy.admission(), "leeward_proxy_retries_total") as usize, repeated);
+    // One in ten, and ten.
+    assert!((1..=count / 10 + 10).contains(&repeated), "{repeated}");
+    assert!(well < count, "the others have failed");
+    settle(&proxy);
+}
+
 #[test]
 fn requests_go_where_places_are_free() {
     let (left, right) = (Hold::default(), Hold::default());
@@ -314,6 +349,24 @@ fn a_backend_that_dies_is_put_aside_until_it_is_back() {
     until("it gets requests", || client.get("/").text() == "back");
     assert_eq!(settle(&proxy).failed, 0);
     drop(back);
+}
+
+/// It gets the requests all the same, for there is no other.
+#[test]
+fn the_only_backend_is_known_to_be_down_until_it_is_back() {
+    for health in ["", "health = \"/health\""] {
+        let address = free_address();
+        let proxy = start(&[address], health);
+        let up = || metric(proxy.admission(), "leeward_proxy_backend_up");
+        let mut client = connect(&proxy);
+        assert_eq!(client.get("/").head.status(), 502);
+        until("it is down", || up() == 0.0);
+        let back = Backend::on(TcpListener::bind(address).expect("the port is free"), |exchange| exchange.ok("back"));
+        assert_eq!(client.get("/").text(), "back");
+        until("it is back", || up() == 1.0);
+        drop(back);
+        settle(&proxy);
+    }
 }
 
 #[test]

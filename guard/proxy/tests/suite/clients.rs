@@ -221,6 +221,46 @@ fn a_client_that_stops_in_a_body_is_told() {
     assert!(backend.request(1).is_cut, "the backend sees the cut");
 }
 
+/// Neither its time nor its end is the backend's doing. A limit that took it for that would fall
+/// to 1, and a few clients that hang up would take the service from all others.
+#[test]
+fn an_upload_that_never_ends_says_nothing_about_the_backend() {
+    let backend = Backend::start(|exchange| match exchange.head.target() {
+        "/answered" => {
+            // As servers do that have waited for the body for too long.
+            sleep(Duration::from_millis(20));
+            exchange.raw("HTTP/1.1 408 Late\r\ncontent-length: 0\r\nconnection: close\r\n\r\n");
+            exchange.close();
+        }
+        _ => exchange.ok("whole"),
+    });
+    let proxy = start(&[backend.address], "[timeouts]\nclient-idle = \"100ms\"");
+    let learnt = || metric(proxy.admission(), "leeward_proxy_backend_sojourn_seconds");
+    let length = "content-length: 100\r\n\r\nabc";
+    let uploads = [
+        ("/gone", length, true),
+        ("/stalled", length, false),
+        ("/answered", length, false),
+        ("/chunks", "transfer-encoding: chunked\r\n\r\n3\r\nabcx\r\n", false),
+    ];
+    for (count, (path, rest, hangs_up)) in uploads.into_iter().enumerate() {
+        let mut client = connect(&proxy);
+        client.send(format!("POST {path} HTTP/1.1\r\nhost: h\r\n{rest}"));
+        until("it has arrived", || proxy.admission().snapshot().arrived == count as u64 + 1);
+        if !hangs_up {
+            client.rest();
+        }
+        drop(client);
+        settle(&proxy);
+        assert_eq!(learnt(), 0.0, "{path}");
+    }
+    let mut client = connect(&proxy);
+    client.send("POST /whole HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\r\nabc");
+    assert_eq!(client.answer().text(), "whole");
+    settle(&proxy);
+    assert!(learnt() > 0.0);
+}
+
 #[test]
 fn idle_connections_and_slow_heads_end() {
     let backend = Backend::echo();

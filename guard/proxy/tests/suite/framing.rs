@@ -107,6 +107,18 @@ fn a_length_beside_chunks_never_counts() {
     }
 }
 
+/// Everybody on the way reads the same of them (RFC 9112 §6.3).
+#[test]
+fn equal_lengths_are_one() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    client.send("POST /a HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\ncontent-length: 3\r\n\r\nabc");
+    assert_eq!(client.answer().text(), "/a");
+    let request = backend.request(1);
+    assert_eq!((request.text(), request.head.get("content-length")), ("abc".into(), Some("3".into())));
+}
+
 #[test]
 fn long_heads_are_rejected() {
     let backend = Backend::echo();

@@ -3,7 +3,7 @@
 
 use leeward_observe::{Snapshot, Source};
 use leeward_proxy::settings::file::FileSettings;
-use leeward_proxy::{Admission, Proxy};
+use leeward_proxy::{Admission, Proxy, Settings};
 use leeward_testkit::wait::{LIVENESS, until};
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -367,20 +367,27 @@ impl Hold {
 /// Starts a proxy in front of backends; `extra`: more lines of its settings. The objective is long,
 /// so that nothing depends on the machine's speed.
 pub(crate) fn start(backends: &[impl Display], extra: &str) -> Proxy {
-    let mut text = String::from("listen = \"127.0.0.1:0\"\n");
+    start_with(&text(backends, extra)).expect("a proxy")
+}
+
+/// The file of [`start`].
+pub(crate) fn text(backends: &[impl Display], extra: &str) -> String {
     let to: Vec<String> = backends.iter().map(|address| format!("\"{address}\"")).collect();
-    text += &format!("to = [{}]\n{extra}", to.join(", "));
-    start_with(&text).expect("a proxy")
+    format!("listen = \"127.0.0.1:0\"\nto = [{}]\n{extra}", to.join(", "))
 }
 
 /// Starts a proxy by a whole file; without an objective and threads, it has those of [`start`].
 pub(crate) fn start_with(text: &str) -> Result<Proxy, String> {
+    Proxy::start(settings(text)?).map_err(|error| error.to_string())
+}
+
+/// The settings of [`start_with`].
+pub(crate) fn settings(text: &str) -> Result<Settings, String> {
     let has = |key: &str| text.lines().any(|line| line.starts_with(key));
     let slo = if has("slo") { "" } else { "slo = \"30s\"\n" };
     let threads = if has("threads") { "" } else { "threads = 2\n" };
     let file = FileSettings::parse(&format!("{slo}{threads}{text}"));
-    let settings = file.and_then(|settings| settings.settings()).map_err(|error| error.to_string())?;
-    Proxy::start(settings).map_err(|error| error.to_string())
+    file.and_then(|settings| settings.settings()).map_err(|error| error.to_string())
 }
 
 /// The port of a proxy.

@@ -2,6 +2,7 @@
 //! clients, expectations. Does not contain headers or malformed messages.
 
 use crate::harness::{Backend, Hold, connect, queued, settle, start};
+use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -146,6 +147,50 @@ fn clients_of_http_1_0_are_served() {
         let answer = client.answer();
         assert_eq!((answer.text(), answer.head.get("connection")), (format!("/{number}"), Some("keep-alive".into())));
     }
+}
+
+/// The end of the connection would tell such a client that it has the whole response.
+#[test]
+fn a_client_of_http_1_0_sees_that_a_response_is_cut() {
+    let hold = Hold::default();
+    let held = hold.clone();
+    let backend = Backend::start(move |exchange| {
+        exchange.message();
+        exchange.raw("HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n");
+        held.pass("cut");
+        exchange.raw("zz\r\n");
+        exchange.close();
+    });
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    client.send("GET / HTTP/1.0\r\n\r\n");
+    client.head().expect("a head");
+    assert_eq!(client.exactly(3), Some(b"abc".to_vec()));
+    hold.release(1);
+    let end = client.stream.read(&mut [0]);
+    assert_eq!(end.unwrap_err().kind(), ErrorKind::ConnectionReset);
+    settle(&proxy);
+}
+
+/// RFC 9110 §7.6.2.
+#[test]
+fn the_last_proxy_of_a_limited_request_answers_it() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let mut client = connect(&proxy);
+    let mut ask = |method: &str, forwards: &str| {
+        client.send(format!("{method} /a HTTP/1.1\r\nhost: h\r\nmax-forwards: {forwards}\r\n\r\n"));
+        client.answer_to(method).head
+    };
+    let answer = ask("OPTIONS", "0");
+    assert_eq!((answer.status(), answer.get("leeward-reason")), (200, Some("max-forwards".into())));
+    assert_eq!(answer.get("content-length"), Some("0".into()));
+    for (method, forwards, left) in [("OPTIONS", "10", "9"), ("GET", "0", "0"), ("OPTIONS", "x", "x")] {
+        assert_eq!(ask(method, forwards).get("leeward-reason"), None, "{method} {forwards}");
+        let request = backend.requests().pop().expect("it passes");
+        assert_eq!(request.head.get("max-forwards"), Some(left.into()), "{method} {forwards}");
+    }
+    assert_eq!(ask("TRACE", "0").status(), 501);
 }
 
 #[test]

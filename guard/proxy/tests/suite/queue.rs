@@ -1,9 +1,10 @@
 //! The queue as clients see it: order, rejections and their explanations, tenants, shadow mode.
 //! Does not contain clients that go away.
 
-use crate::harness::{Head, Hold, Wire, connect, metric, queued, rejected, settle, start};
+use crate::harness::{Backend, Head, Hold, Wire, connect, metric, queued, rejected, settle, start};
 use leeward_observe::Source;
 use leeward_proxy::Proxy;
+use leeward_testkit::wait::until;
 use std::thread::sleep;
 use std::time::Duration;
 
@@ -110,7 +111,7 @@ fn the_bytes_of_the_queue_are_bounded() {
     let _first = occupy(&proxy, &hold);
     let headers = format!("x-large: {}\r\n", "a".repeat(50_000));
     let mut clients: Vec<Wire> = (0..30).map(|_| ask(&proxy, "/large", &headers)).collect();
-    leeward_testkit::wait::until("all have arrived", || proxy.admission().snapshot().arrived == 31);
+    until("all have arrived", || proxy.admission().snapshot().arrived == 31);
     let waiting = metric(proxy.admission(), "leeward_proxy_queued");
     assert!((15.0..=20.0).contains(&waiting), "{waiting} of 50 kB");
     hold.open();
@@ -147,15 +148,16 @@ fn a_tenant_that_floods_does_not_delay_another() {
     settle(&proxy);
 }
 
-/// A proxy whose backend takes longer for each request than the objective.
+/// The statuses of forty requests at a backend with one place and a queue of one request.
 fn overloaded(mode: &str) -> (Proxy, Vec<u16>) {
-    let backend = crate::harness::Backend::start(|exchange| {
-        sleep(Duration::from_millis(5));
-        exchange.ok("slow");
-    });
-    let proxy = start(&[backend.address], &format!("slo = \"1ms\"\nmode = \"{mode}\"\nthreads = 1"));
-    let mut client = connect(&proxy);
-    let statuses = (0..20).map(|_| client.get("/").head.status()).collect();
+    let hold = Hold::default();
+    let backend = hold.backend();
+    let extra = format!("limit = \"1\"\nmode = \"{mode}\"\n[queue]\nrequests = 1");
+    let proxy = start(&[backend.address], &extra);
+    let mut clients: Vec<Wire> = (0..40).map(|_| ask(&proxy, "/", "")).collect();
+    until("all have arrived", || proxy.admission().snapshot().arrived == 40);
+    hold.open();
+    let statuses = clients.iter_mut().map(|client| client.answer().head.status()).collect();
     (proxy, statuses)
 }
 
@@ -164,24 +166,86 @@ fn shadow_mode_counts_what_it_would_reject_and_rejects_nothing() {
     let (proxy, statuses) = overloaded("shadow");
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     let snapshot = settle(&proxy);
-    assert_eq!((snapshot.completed, rejected(&snapshot), snapshot.mode), (20, 0, "shadow"));
-    // The first request tells how fast the backend is.
-    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total"), 19.0);
+    assert_eq!((snapshot.completed, rejected(&snapshot), snapshot.mode), (40, 0, "shadow"));
+    // One would have had the place, and one would have waited.
+    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total"), 38.0);
     let decision = proxy.admission().decisions(1).pop().expect("a decision");
     assert!(decision.is_shadow);
+    assert_eq!(decision.reject_reason.map(|reason| reason.name()), Some("concurrency"));
 }
 
 #[test]
 fn a_percentage_is_enforced_for_that_share() {
-    let (proxy, statuses) = overloaded("100%");
-    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 19, "{statuses:?}");
-    assert_eq!(rejected(&settle(&proxy)), 19);
     let (proxy, statuses) = overloaded("50%");
     let enforced = statuses.iter().filter(|status| **status == 503).count();
     let snapshot = settle(&proxy);
     assert_eq!(rejected(&snapshot) as usize, enforced);
-    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total") as usize + enforced, 19);
-    assert!((1..19).contains(&enforced), "{statuses:?}");
+    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total") as usize + enforced, 38);
+    assert!((1..38).contains(&enforced), "{statuses:?}");
+    let (proxy, statuses) = overloaded("100%");
+    assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 38, "{statuses:?}");
+    assert_eq!(settle(&proxy).mode, "enforce");
+}
+
+/// A slow response, such as that of a cold start, and a stream say nothing about an idle service.
+#[test]
+fn one_slow_response_or_stream_makes_no_mode_reject() {
+    for mode in ["enforce", "shadow", "50%", "100%"] {
+        let backend = Backend::start(|exchange| match exchange.head.target() {
+            "/slow" => {
+                sleep(Duration::from_millis(150));
+                exchange.ok("slow");
+            }
+            "/events" => {
+                exchange.raw("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 6\r\n\r\nabc");
+                sleep(Duration::from_millis(150));
+                exchange.raw("def");
+            }
+            _ => exchange.ok("fast"),
+        });
+        let proxy = start(&[backend.address], &format!("slo = \"50ms\"\nmode = \"{mode}\""));
+        let mut client = connect(&proxy);
+        for slow in ["/slow", "/fast", "/slow", "/events"] {
+            client.get(slow);
+            let statuses: Vec<u16> = (0..50).map(|_| client.get("/fast").head.status()).collect();
+            assert!(statuses.iter().all(|status| *status == 200), "{mode} {slow} {statuses:?}");
+        }
+        let snapshot = settle(&proxy);
+        let shadowed = metric(proxy.admission(), "leeward_proxy_shadowed_total");
+        assert_eq!((rejected(&snapshot), shadowed), (0, 0.0), "{mode}");
+    }
+}
+
+/// A stream that is open holds no place in shadow mode either.
+#[test]
+fn a_stream_holds_no_place_in_shadow_mode() {
+    let hold = Hold::default();
+    let held = hold.clone();
+    let backend = Backend::start(move |exchange| {
+        if exchange.head.target() == "/events" {
+            exchange.raw("HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 6\r\n\r\nabc");
+            held.pass("/events");
+            return exchange.raw("def");
+        }
+        exchange.ok("well");
+    });
+    let proxy = start(&[backend.address], "limit = \"1\"\nmode = \"shadow\"\n[queue]\nrequests = 1");
+    let mut streams: Vec<Wire> = (0..5)
+        .map(|count| {
+            let mut client = ask(&proxy, "/events", "");
+            hold.arrived(count + 1);
+            client.head().expect("the head of a stream");
+            client
+        })
+        .collect();
+    let mut client = connect(&proxy);
+    assert_eq!(client.get("/").head.status(), 200);
+    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total"), 0.0);
+    hold.open();
+    for stream in &mut streams {
+        assert_eq!(stream.exactly(6), Some(b"abcdef".to_vec()));
+    }
+    settle(&proxy);
 }
 
 #[test]

@@ -1,18 +1,14 @@
 //! New settings for a running proxy. Does not contain files or signals.
 
-use crate::harness::{Backend, Hold, Wire, connect, metric, queued, rejected, settle, start};
+use crate::harness::{Backend, Hold, Wire, connect, metric, queued, rejected, settle, start, text};
 use leeward_observe::Source;
-use leeward_proxy::settings::file::FileSettings;
 use leeward_proxy::{Proxy, Settings};
 use leeward_testkit::wait::until;
 use std::net::{SocketAddr, TcpListener};
 
 /// Settings as [`start`] makes them.
 fn settings(backends: &[SocketAddr], extra: &str) -> Settings {
-    let to: Vec<String> = backends.iter().map(|address| format!("\"{address}\"")).collect();
-    let slo = if extra.contains("slo =") { "" } else { "slo = \"30s\"\n" };
-    let text = format!("listen = \"127.0.0.1:0\"\nthreads = 2\n{slo}to = [{}]\n{extra}", to.join(", "));
-    FileSettings::parse(&text).and_then(|file| file.settings()).expect("settings")
+    crate::harness::settings(&text(backends, extra)).expect("settings")
 }
 
 fn reload(proxy: &Proxy, backends: &[SocketAddr], extra: &str) {
@@ -125,7 +121,7 @@ fn a_proxy_as_its_own_backend_is_an_error_and_changes_nothing() {
     assert!(error.contains(&own.to_string()), "{error}");
     assert_eq!(connect(&proxy).get("/").head.status(), 200);
     let text = "slo = \"1s\"\nlisten = \":8080\"\nto = [\"localhost:8080\"]";
-    let settings = FileSettings::parse(text).and_then(|file| file.settings()).unwrap();
+    let settings = crate::harness::settings(text).unwrap();
     assert!(matches!(Proxy::check(&settings), Err(leeward_proxy::ProxyError::OwnBackend(_))));
 }
 

@@ -1,8 +1,9 @@
 //! The settings file: every key wrong once, unknown keys, any text. Does not contain their effects.
 
-use leeward_proxy::Settings;
 use leeward_proxy::settings::file::{FileSettings, SettingsError};
+use leeward_proxy::{Proxy, Settings};
 use proptest::prelude::*;
+use std::path::Path;
 
 const NEEDED: [(&str, &str); 3] = [("slo", "\"50ms\""), ("listen", "\":0\""), ("to", "[\"127.0.0.1:3000\"]")];
 
@@ -23,6 +24,13 @@ fn every_key_that_is_wrong_is_named() {
         ("slo", "5"),
         ("listen", "8080"),
         ("listen", "\":65536\""),
+        ("listen", "\"8080\""),
+        ("listen", "\"localhost\""),
+        ("listen", "\"\""),
+        ("listen", "\"a b:80\""),
+        ("listen", "\"::1:80\""),
+        ("listen", "\"[::1]\""),
+        ("listen", "\"[zz]:80\""),
         ("to", "[]"),
         ("to", "[\"nowhere\"]"),
         ("to", "[\"a:1\", \"a:1\"]"),
@@ -49,6 +57,10 @@ fn every_key_that_is_wrong_is_named() {
         ("tenant-by", "\"name\""),
         ("tenant-by", "\"header a b\""),
         ("admin", "1"),
+        ("admin", "\"\""),
+        ("admin", "\"127.0.0.1\""),
+        ("admin", "\":x\""),
+        ("admin", "\"unix:/run/admin.sock\""),
         ("access-log", "\"xml\""),
         ("access-log", "true"),
         ("access-log-file", "\"access.log\""),
@@ -108,6 +120,60 @@ fn every_key_that_is_wrong_is_named() {
     }
     let error = read("[[rule]]\npath = \"/a\"").expect_err("a rule without effect").to_string();
     assert!(error.contains("rule 1"), "{error}");
+}
+
+#[test]
+fn an_address_without_a_port_is_told_so() {
+    for (value, advice) in [("localhost", "has no port"), ("", "has no port"), ("21050", "write `:21050`")] {
+        for key in ["listen", "admin"] {
+            let error = read(&format!("{key} = \"{value}\"")).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("`{key}`")) && error.contains(advice), "{error}");
+        }
+    }
+    let error = read("health = \"/a b\"").unwrap_err().to_string();
+    assert!(error.contains("%20"), "{error}");
+}
+
+/// Settings that pass start, unless an address is in use: systemd's units rely on it.
+#[test]
+fn a_check_finds_what_a_start_could_not_use() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let path = |path: &Path| format!("access-log = \"json\"\naccess-log-file = \"{}\"", path.display());
+    let check = |text: &str| {
+        let text = format!("slo = \"50ms\"\nto = [\"127.0.0.1:3000\", \"unix:/run/app.sock\"]\n{text}");
+        let settings = FileSettings::parse(&text).and_then(|file| file.settings()).unwrap();
+        Proxy::check(&settings).map_err(|error| error.to_string())
+    };
+    let listen = "listen = \"127.0.0.1:8080\"\n";
+    for right in [
+        "listen = \"systemd\"\nadmin = \"systemd\"".into(),
+        "listen = \"127.0.0.1:0\"\nadmin = \"127.0.0.1:0\"".into(),
+        "listen = \"localhost:8080\"\nadmin = \":8081\"".into(),
+        format!("listen = \"unix:{}\"", folder.path().join("socket").display()),
+        format!("{listen}{}", path(&log)),
+        format!("{listen}{}", path(Path::new("/dev/null"))),
+        // Without a log, nobody opens its file.
+        format!("{listen}access-log-file = \"/none/log\""),
+    ] {
+        assert_eq!(check(&right), Ok(()), "{right}");
+    }
+    assert!(!log.exists(), "it would be the checker's");
+    for (wrong, key) in [
+        (format!("{listen}admin = \"127.0.0.1:8080\""), "admin"),
+        (format!("{listen}admin = \":8080\""), "admin"),
+        (format!("{listen}admin = \"localhost:3000\""), "admin"),
+        (format!("{listen}admin = \"192.0.2.1:80\""), "admin"),
+        ("listen = \"192.0.2.1:80\"".into(), "192.0.2.1:80"),
+        ("listen = \"host.invalid:80\"".into(), "host.invalid:80"),
+        ("listen = \"unix:/none/socket\"".into(), "/none/socket"),
+        (format!("{listen}{}", path(Path::new("/none/log"))), "access-log-file"),
+        (format!("{listen}{}", path(Path::new("/dev/null/log"))), "access-log-file"),
+        (format!("{listen}{}", path(folder.path())), "access-log-file"),
+    ] {
+        let error = check(&wrong).unwrap_err();
+        assert!(error.contains(key), "{wrong}: {error}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! about them. Does not contain TLS to backends, or hostile clients.
 
 use crate::certificates::{Certificate, Certificates, handshakes, transport_metric};
-use crate::harness::{Backend, address, settle, start, start_with};
+use crate::harness::{Backend, address, settings, settle, start, start_with, text};
 use leeward_testkit::wait::until;
 use std::io::{Read, Write};
 use std::sync::Arc;
@@ -255,7 +255,8 @@ fn sessions_are_resumed_unless_clients_show_certificates() {
 #[test]
 fn certificates_change_under_load_and_no_request_is_lost() {
     let (certificates, backend) = (Certificates::new(), Backend::echo());
-    let proxy = start(&[backend.address], &certificates.section("server", ""));
+    let own = text(&[backend.address], &certificates.section("server", ""));
+    let proxy = start_with(&own).expect("a proxy");
     let (stops, asked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
     let (mut kept, before) = certificates.client().connect(&proxy).expect("a handshake");
     thread::scope(|scope| {
@@ -281,7 +282,7 @@ fn certificates_change_under_load_and_no_request_is_lost() {
         }
         for round in 0..20 {
             certificates.sign(&Certificate { file: "server", names: &["localhost"], expires: 4000 + round });
-            proxy.transport().reload_certificates().expect("usable files");
+            proxy.reload(settings(&own).unwrap()).expect("usable files");
         }
         stops.store(true, Ordering::SeqCst);
         clients.into_iter().for_each(|client| client.join().expect("no request is lost"));
@@ -295,24 +296,46 @@ fn certificates_change_under_load_and_no_request_is_lost() {
 #[test]
 fn bad_files_keep_the_old_certificate() {
     let (certificates, backend) = (Certificates::new(), Backend::echo());
-    let proxy = start(&[backend.address], &certificates.section("server", ""));
+    let own = text(&[backend.address], &certificates.section("server", ""));
+    let proxy = start_with(&own).expect("a proxy");
     let read = |file: &str| std::fs::read_to_string(certificates.path(file)).unwrap();
     let (good_key, other_key) = (read("server.key"), read("other.key"));
     let good = read("server.pem");
     for (file, text) in [("server.pem", "no certificate"), ("server.key", &other_key), ("server.pem", "")] {
         certificates.write(file, text);
-        let error = proxy.transport().reload_certificates().expect_err(file).to_string();
+        let error = proxy.reload(settings(&own).unwrap()).expect_err(file).to_string();
         assert!(error.contains(file), "{error}");
         assert_eq!(transport_metric(&proxy, "certificate_reload_failed"), 1);
         assert_eq!(certificates.client().get(&proxy, "/a"), "/a");
         certificates.write("server.pem", &good);
         certificates.write("server.key", &good_key);
-        proxy.transport().reload_certificates().expect("usable files");
+        proxy.reload(settings(&own).unwrap()).expect("usable files");
         assert_eq!(transport_metric(&proxy, "certificate_reload_failed"), 0);
     }
     std::fs::remove_file(certificates.path("server.key")).unwrap();
     until("it is noticed", || transport_metric(&proxy, "certificate_reload_failed") == 1);
     assert_eq!(certificates.client().get(&proxy, "/b"), "/b");
+}
+
+/// Each side's error is told, and neither side changes.
+#[test]
+fn a_reload_with_bad_files_of_both_sides_names_both() {
+    let (certificates, backend) = (Certificates::new(), Backend::echo());
+    let port = certificates.in_front_of(backend.address, "server", false);
+    let to = format!("https://localhost:{}", port.port());
+    let sections = certificates.section("server", "") + "[backend-tls]\nca = " + &certificates.value("ca.pem");
+    let text = text(&[to], &sections);
+    let proxy = start_with(&text).expect("a proxy");
+    let client = certificates.client();
+    certificates.write("server.pem", "none");
+    certificates.write("ca.pem", "none");
+    let error = proxy.reload(settings(&text).unwrap()).unwrap_err().to_string();
+    assert!(error.contains("tls: ") && error.contains("server.pem"), "{error}");
+    assert!(error.contains("backend-tls: ") && error.contains("ca.pem"), "{error}");
+    assert_eq!(client.get(&proxy, "/a"), "/a");
+    for metric in ["certificate_reload_failed", "backend_certificate_reload_failed"] {
+        assert_eq!(transport_metric(&proxy, metric), 1, "{metric}");
+    }
 }
 
 #[test]

@@ -85,7 +85,7 @@ fn a_change_of_protocol_that_nobody_asked_for_is_no_answer() {
     });
     let proxy = start(&[backend.address], "");
     let answer = connect(&proxy).get("/");
-    assert_eq!((answer.head.status(), answer.head.get("leeward-reason")), (502, Some("backend-failed".into())));
+    assert_eq!((answer.head.status(), answer.head.get("leeward-reason")), (502, Some("backend-malformed".into())));
     settle(&proxy);
 }
 

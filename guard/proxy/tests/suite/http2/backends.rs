@@ -447,7 +447,7 @@ fn answers_that_are_malformed_are_failures() {
         let answer = connect(&proxy).get("/");
         assert_eq!(
             (answer.head.status(), answer.head.get("leeward-reason")),
-            (502, Some("backend-failed".into())),
+            (502, Some("backend-malformed".into())),
             "{name}"
         );
         settle(&proxy);

@@ -93,6 +93,31 @@ fn a_request_that_its_client_cancels_ends_at_the_backend() {
     }
 }
 
+/// As over HTTP/1: a limit must not take a client's way for the backend's.
+#[test]
+fn an_upload_that_is_reset_says_nothing_about_the_backend() {
+    let (new, old) = (Http2Backend::echo(), Backend::echo());
+    for to in [new.to(), old.address.to_string()] {
+        let proxy = start(&[to], "[timeouts]\nclient-idle = \"200ms\"");
+        run(async {
+            for (count, reset) in [Some(h2::Reason::CANCEL), Some(h2::Reason::NO_ERROR), None].into_iter().enumerate() {
+                let mut client = Client::to(&proxy).await;
+                let (response, mut stream) = client.send(post("/part"), false).await;
+                stream.send_data(Bytes::from_static(b"abc"), false).unwrap();
+                while proxy.admission().snapshot().admitted == count as u64 {
+                    sleep(Duration::from_millis(1)).await;
+                }
+                match reset {
+                    Some(reason) => stream.send_reset(reason),
+                    None => drop(answer(response).await),
+                }
+            }
+        });
+        settle(&proxy);
+        assert_eq!(metric(proxy.admission(), "leeward_proxy_backend_sojourn_seconds"), 0.0);
+    }
+}
+
 #[test]
 fn a_cancelled_request_leaves_the_queue() {
     let hold = Hold::default();
