@@ -5,7 +5,7 @@
 //! the backend frees its own place. One that has none, because it would still wait or would have
 //! been rejected, frees the oldest place: a backend answers as fast as it can, whoever holds the
 //! queue. So no more requests are in this queue than at the backend, and while nothing is at the
-//! backend, nothing is rejected (decision 114).
+//! backend, nothing is rejected (decision 115).
 
 use super::{Answer, Arrival, Dispatch, Dispatcher, QueuedRequest, Refusal};
 use leeward_core::units::{Nanos, Tenant, Time};
