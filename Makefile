@@ -1,7 +1,7 @@
 # `make demo`: build, overload a server on this machine with and without control, show where the report is.
 # `make check`: what to run between two edits. `make test`: all tests. They do their own set-up.
 
-.PHONY: help demo verdicts faults faults-short attached attached-quick framing framing-quick proxy-suites proxy-suites-quick proxy-recipes hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check capi capi-header capi-bench memcached proxy python python-check profiler profiler-test docs docs-check report setup clean
+.PHONY: help demo verdicts faults faults-short attached attached-quick framing framing-quick proxy-suites proxy-suites-quick proxy-recipes hostile hostile-short browser check test tests loom lint bench compare compare-threading compare-check ecosystem ecosystem-check capi capi-header capi-bench memcached proxy python python-check profiler profiler-test docs docs-browser docs-check docs-run report setup clean
 
 # Crates with models of their concurrent structures, wherever they stand.
 LOOM = $(shell scripts/loom-crates)
@@ -28,7 +28,9 @@ help:
 	@echo "make proxy-recipes     the recipes of 'leeward proxy': in a pod, behind nginx, Envoy and HAProxy, before services in five languages"
 	@echo "make browser           the dashboard in a real browser; pictures go to target/browser"
 	@echo "make docs              the site, into target/site: open target/site/index.html"
-	@echo "make docs-check        the site in a real browser, and the blocks of the guides that are marked to run"
+	@echo "make docs-browser      the site in a real browser"
+	@echo "make docs-run          the blocks of the guides that are marked to run"
+	@echo "make docs-check        both"
 	@echo "make report            what is new here, as a PDF in target/report"
 	@echo "make python            the Python package as a wheel, into target/python/wheels"
 	@echo "make python-check      the tests of the Python package"
@@ -46,7 +48,7 @@ help:
 	@echo "make proxy             'leeward proxy' before services in five languages, beside HAProxy, nginx and Envoy: hours (ARGS=--quick for some ten minutes; ARGS=--continue goes on)"
 	@echo "make setup             looks for Rust and a C linker, and installs the linker where it may"
 	@echo "make clean             removes target/"
-	@echo "LEEWARD=PROGRAM makes browser, docs-check, faults, faults-short, attached, attached-quick, framing, framing-quick, proxy-suites, proxy-suites-quick, proxy-recipes, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
+	@echo "LEEWARD=PROGRAM makes browser, docs-check, docs-run, faults, faults-short, attached, attached-quick, framing, framing-quick, proxy-suites, proxy-suites-quick, proxy-recipes, hostile, hostile-short, profiler-test and python-check take that program instead of building it"
 
 setup:
 	@scripts/setup
@@ -212,11 +214,16 @@ docs:
 	@scripts/setup docs
 	@target/docs/venv/bin/python docs/site/build.py
 
-# The site in Debian's Chromium, and the blocks that readers copy. LEEWARD=PROGRAM takes that one.
-docs-check: docs setup
+docs-check: docs-browser docs-run
+
+# The site in Debian's Chromium.
+docs-browser: docs
 	@scripts/setup browser
-	$(if $(LEEWARD),,cargo build -q --locked -p leeward)
 	cd tests/browser && npm run --silent site
+
+# The blocks that readers copy. LEEWARD=PROGRAM takes that one.
+docs-run: setup
+	$(if $(LEEWARD),,cargo build -q --locked -p leeward)
 	tests/recipes/blocks --leeward $(or $(LEEWARD),target/debug/leeward)
 
 report:
