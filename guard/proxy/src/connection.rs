@@ -163,13 +163,13 @@ impl Client {
     /// the client: it has gone, or sends garbage, which hyper answers.
     async fn serve_requests(&mut self, stream: ClientStream) -> ConnectionState {
         let activity = Arc::new(Activity::default());
-        let (upgrade, is_old) = (UpgradeSlot::default(), AtomicBool::new(false));
+        let (upgrade, is_http_1_0) = (UpgradeSlot::default(), AtomicBool::new(false));
         let Client { worker, peer, phase, connections, .. } = self;
         let sleep_after = if connections.total() > MANY { SLEEP_AFTER_OF_MANY } else { SLEEP_AFTER };
         let idle = worker.configuration().settings.timeouts.client;
         // On the heap, since hyper keeps space for it between requests.
         let service = service_fn(|request: Request<Incoming>| {
-            is_old.store(request.version() == Version::HTTP_10, Ordering::Relaxed);
+            is_http_1_0.store(request.version() == Version::HTTP_10, Ordering::Relaxed);
             Box::pin(worker.handle(peer, &upgrade, Busy::new(&activity, None), request))
         });
         let mut builder = http1::Builder::new();
@@ -188,7 +188,7 @@ impl Client {
                         if error.is_parse() {
                             worker.record_unparsed(peer, &error);
                         }
-                        if error.is_user() && is_old.load(Ordering::Relaxed) {
+                        if error.is_user() && is_http_1_0.load(Ordering::Relaxed) {
                             // Else its client takes this end for that of the response.
                             connection.into_parts().io.into_inner().reset();
                         }

@@ -149,8 +149,10 @@ pub(crate) fn check(parts: &Parts) -> Result<(), Failure> {
 
 /// Proxies that a request may still pass, where that is limited (RFC 9110 §7.6.2).
 pub(crate) fn forwards(parts: &Parts) -> Option<u64> {
-    let is_limited = matches!(parts.method, Method::OPTIONS | Method::TRACE);
-    parts.headers.get(MAX_FORWARDS).filter(|_| is_limited)?.to_str().ok()?.parse().ok()
+    if !matches!(parts.method, Method::OPTIONS | Method::TRACE) {
+        return None;
+    }
+    parts.headers.get(MAX_FORWARDS)?.to_str().ok()?.parse().ok()
 }
 
 /// Protocol that a request asks to change to, if it does. HTTP/2 is none: requests in such a tunnel

@@ -118,12 +118,12 @@ impl SwitchFilter {
             threads: map(MapKind::OfThread, "lw_threads", STATE_BYTES)?,
         };
         let samples = Program::load(ProgramKind::Sample, "lw_samples", sample_filter(&targets))?;
-        let unknown = || ProgramError::NoTracepoint("sched_switch".into());
-        let switches = maps.program(types, &targets).ok_or_else(unknown)?;
-        let switches = Program::load(ProgramKind::Tracepoint(types, "sched_switch"), "lw_switches", switches)?;
-        let unknown = || ProgramError::NoTracepoint("sched_waking".into());
-        let wakes = maps.waking_program(types, &targets).ok_or_else(unknown)?;
-        let wakes = Program::load(ProgramKind::Tracepoint(types, "sched_waking"), "lw_wakes", wakes)?;
+        let load = |tracepoint: &str, name, program: Option<Assembler>| {
+            let program = program.ok_or_else(|| ProgramError::NoTracepoint(tracepoint.into()))?;
+            Program::load(ProgramKind::Tracepoint(types, tracepoint), name, program)
+        };
+        let switches = load("sched_switch", "lw_switches", maps.program(types, &targets))?;
+        let wakes = load("sched_waking", "lw_wakes", maps.waking_program(types, &targets))?;
         let current = SwitchSettings { period: 1, shortest: 0 };
         Ok(SwitchFilter { targets, maps, samples, switches, wakes, probes: Vec::new(), current, window: 0 })
     }

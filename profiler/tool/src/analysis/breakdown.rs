@@ -130,7 +130,7 @@ pub fn break_down(
     let mut breakdown = Breakdown::default();
     for work in &request.work {
         if work.thread == NO_THREAD {
-            breakdown.causes.add(Cause::Idle, work.end - work.start);
+            breakdown.causes.add(Cause::Idle, work.end.saturating_sub(work.start));
             continue;
         }
         let mut intervals = between(work.thread, work.start, work.end);

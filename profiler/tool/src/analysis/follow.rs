@@ -47,8 +47,6 @@ pub struct TraceHistory {
     clock_gaps: ClockGaps,
     /// Stacks in which threads wait for work, where the trace has the stacks of switches.
     idle: Option<IdleStacks>,
-    /// Functions of Go's scheduler in which a thread has no goroutine.
-    go_scheduler: Set<u64>,
     /// Threads by the kernel's id.
     by_tid: Map<u32, u32>,
 }
@@ -65,17 +63,19 @@ impl TraceHistory {
         }
     }
 
-    /// Learns where the request's thread waited for it.
+    /// Learns where the request's thread waited for it, and those that took it over.
     fn learn_idle(&mut self, request: &Request, weight: u64) {
-        let (Some(idle), Some(work)) = (&mut self.idle, request.work.first()) else { return };
-        let Some(history) = self.threads.get(&work.thread) else { return };
-        let waited = history.wait_before(|(_, end)| (work.start.saturating_sub(WAKE_UP)..=work.start).contains(&end));
-        idle.learn(&waited, weight);
-        // And where other threads waited that took it over.
-        for (work, _) in request.work[1..].iter().zip(&request.work).filter(|(work, last)| work.thread != last.thread) {
-            let Some(history) = self.threads.get(&work.thread) else { continue };
+        let Some(idle) = &mut self.idle else { return };
+        let waited = |work: &WorkSpan| {
             let around = work.start.saturating_sub(WAKE_UP)..=work.start;
-            idle.learn_more(&history.wait_before(|(_, end)| around.contains(&end)), weight);
+            Some(self.threads.get(&work.thread)?.wait_before(|(_, end)| around.contains(&end)))
+        };
+        let Some(before) = request.work.first().and_then(waited) else { return };
+        idle.learn(&before, weight);
+        for (former, work) in request.work.iter().zip(request.work.iter().skip(1)) {
+            if let Some(before) = waited(work).filter(|_| work.thread != former.thread) {
+                idle.learn_more(&before, weight);
+            }
         }
     }
 
@@ -127,10 +127,10 @@ impl TraceHistory {
             // Where it waited before the request. A thread of a scheduler waits in several places.
             let before = waiting_in(&history.wait_before(|(from, _)| from < request.start));
             let is_rest = |stack: &[Activity]| {
-                let waits_as_before = before.is_none() || waiting_in(stack) == before;
+                let function = waiting_in(stack);
                 // A waker has worked: its only waits are within its work.
-                let is_place = waits_as_before && !(is_waker && before.is_none());
-                is_place || self.is_idle(stack) || waiting_in(stack).is_some_and(|function| self.calls_wait(function))
+                let is_place = if before.is_none() { !is_waker } else { function == before };
+                is_place || self.is_idle(stack) || function.is_some_and(|function| self.calls_wait(function))
             };
             let between = |from, to| self.between(*thread, from, to);
             busiest = busiest.busier(HelperWork::find(*thread, &waits, is_rest, between));
@@ -141,9 +141,9 @@ impl TraceHistory {
     /// Returns whether a thread that woke none of the request's could have worked for it.
     fn may_help(&self, history: &ThreadHistory, request: &Request) -> bool {
         // Every thread of a Go program serves requests, and goroutines change their threads.
-        let has_goroutine =
-            || !self.go_scheduler.is_empty() && !history.has_requests_between(request.start, request.end);
-        history.may_help(request.start, request.end) || has_goroutine()
+        let is_go = self.idle.as_ref().is_some_and(IdleStacks::has_scheduler);
+        history.may_help(request.start, request.end)
+            || is_go && !history.has_requests_between(request.start, request.end)
     }
 
     /// Returns the waits of the request's threads in which another may have worked for it, and the
@@ -177,16 +177,7 @@ impl TraceHistory {
     }
 
     fn is_idle(&self, stack: &[Activity]) -> bool {
-        let has_no_goroutine = || {
-            let mut functions = stack.iter().filter_map(|activity| match activity {
-                Activity::Call { function, .. } => Some(function),
-                _ => None,
-            });
-            stack.last() == Some(&Activity::Off(OffCpu::Blocked))
-                && functions.any(|function| self.go_scheduler.contains(function))
-        };
-        let Some(idle) = &self.idle else { return false };
-        idle.contains(stack) || !self.go_scheduler.is_empty() && has_no_goroutine()
+        self.idle.as_ref().is_some_and(|idle| idle.contains(stack))
     }
 
     /// Returns whether threads wait for work in the function, or in one that it calls.
@@ -355,13 +346,12 @@ impl Follower {
             self.report(&request, symbols, &mut done);
         }
         let event = &represented(event, symbols);
-        if let EventKind::Call { function, .. } = event.kind
-            && self.history.idle.is_some()
+        if let (EventKind::Call { function, .. }, Some(idle)) = (event.kind, &mut self.history.idle)
             && self.named.len() < FUNCTIONS
             && self.named.insert(function)
             && GO_SCHEDULER.contains(&symbols.location(function, event.time).function().as_str())
         {
-            self.history.go_scheduler.insert(function);
+            idle.add_scheduler(function);
         }
         self.history.take(event);
         let ended = &mut self.ended;

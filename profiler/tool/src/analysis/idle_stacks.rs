@@ -19,9 +19,10 @@ const LEAST_SHARE: u64 = 20;
 /// And so many at least: of the first few requests, one is a great share.
 const LEAST: u64 = 5;
 
-/// Stacks of the waits before requests.
+/// Stacks of the waits before requests, and functions of a scheduler.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IdleStacks {
+    scheduler: Set<u64>,
     counts: Map<u64, u64>,
     requests: u64,
     functions: Set<u64>,
@@ -32,6 +33,12 @@ impl IdleStacks {
     /// empty if there was none.
     pub(super) fn learn(&mut self, stack: &[Activity], weight: u64) {
         self.requests += weight;
+        self.learn_more(stack, weight);
+    }
+
+    /// Learns the stack of another wait right before work on a request that [`IdleStacks::learn`]
+    /// has counted.
+    pub(super) fn learn_more(&mut self, stack: &[Activity], weight: u64) {
         let Some(key) = key(stack) else { return };
         if self.counts.len() >= STACKS && !self.counts.contains_key(&key) {
             return;
@@ -42,16 +49,22 @@ impl IdleStacks {
         }
     }
 
-    /// Learns the stack of another wait right before work on a request that [`IdleStacks::learn`]
-    /// has counted.
-    pub(super) fn learn_more(&mut self, stack: &[Activity], weight: u64) {
-        self.requests = self.requests.saturating_sub(weight);
-        self.learn(stack, weight);
+    /// Adds a function of a scheduler without a task for the thread: a thread that blocks in it, or
+    /// in what it calls, waits for work.
+    pub(super) fn add_scheduler(&mut self, function: u64) {
+        self.scheduler.insert(function);
+    }
+
+    /// Returns whether there are functions of a scheduler.
+    pub(super) fn has_scheduler(&self) -> bool {
+        !self.scheduler.is_empty()
     }
 
     /// Returns whether a thread with this stack waits for work.
     pub(super) fn contains(&self, stack: &[Activity]) -> bool {
-        key(stack).is_some_and(|key| self.is_frequent(key))
+        let Some(key) = key(stack) else { return false };
+        self.is_frequent(key)
+            || self.has_scheduler() && stack.iter().filter_map(function).any(|called| self.scheduler.contains(&called))
     }
 
     /// Returns whether the function, or one that it calls, waits for work.
@@ -101,6 +114,15 @@ mod tests {
         assert!(idle.contains(&blocked(&[1, 2])) && !idle.contains(&blocked(&[1, 3])));
         assert!(!idle.contains(&blocked(&[1, 4, 2])), "the same wait in another call");
         assert!(idle.calls_wait(1) && idle.calls_wait(2) && !idle.calls_wait(3));
+    }
+
+    #[test]
+    fn a_thread_that_blocks_in_its_scheduler_is_idle() {
+        let mut idle = IdleStacks::default();
+        assert!(!idle.has_scheduler());
+        idle.add_scheduler(7);
+        assert!(idle.contains(&blocked(&[1, 7, 9])) && !idle.contains(&blocked(&[1, 9])));
+        assert!(!idle.contains(&blocked(&[7])[..1]), "it runs");
     }
 
     #[test]

@@ -41,7 +41,7 @@ pub(super) fn export(
             });
         }
         for work in request.work.iter().filter(|work| work.thread == NO_THREAD) {
-            add("request;waiting for an event or another thread".into(), work.end - work.start);
+            add("request;waiting for an event or another thread".into(), work.end.saturating_sub(work.start));
         }
         for (_, from, to) in &request.queued {
             add("request;in a queue".into(), to - from);

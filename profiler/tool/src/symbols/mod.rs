@@ -281,17 +281,20 @@ impl Symbols {
         if let Some(first) = self.representatives.get(&(module, function)) {
             return *first;
         }
+        let is_full = self.representatives.len() >= REMEMBERED;
         let identity = match module {
+            Some(_) if is_full => return function,
             Some(index) => {
                 let Module { bias, path, .. } = &self.modules[index].module;
-                Some((path.clone(), function.wrapping_sub(*bias)))
+                (path.clone(), function.wrapping_sub(*bias))
             }
-            None => self.perf_map.find(function).map(|(_, frame)| (frame.function, 0)),
+            None => match self.perf_map.find(function) {
+                None => return UNNAMED,
+                Some(_) if is_full => return function,
+                Some((_, frame)) => (frame.function, 0),
+            },
         };
-        let first = identity.map_or(UNNAMED, |identity| *self.first_functions.entry(identity).or_insert(function));
-        if self.representatives.len() >= REMEMBERED {
-            self.representatives.clear();
-        }
+        let first = *self.first_functions.entry(identity).or_insert(function);
         self.representatives.insert((module, function), first);
         first
     }

@@ -90,109 +90,6 @@ fn with_equal_calls_the_culprit_is_the_innermost_function() {
     assert_eq!(culprit.path, [HANDLE, WRITE, PARSE].map(|function| format!("{function:#x}")));
 }
 
-/// A trace of samples: an event loop waits in `PARSE`, called by `HANDLE`, before each request.
-/// Each 50th request calls `SNAPSHOT`, which calls `WRITE`, and then waits for `waits` ns in the
-/// loop.
-fn sampled(waits: u64) -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = setup();
-    config.header.engine = Engine::Samples;
-    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
-    let wait = |writer: &mut TraceWriter, from: u64, to: u64| {
-        writer.event(WORKER, from, switched_out(OffCpu::Blocked)).unwrap();
-        writer.event(WORKER, to, EventKind::SwitchedIn { cpu: 0 }).unwrap();
-        writer.event(WORKER, to, call(PARSE, to - from)).unwrap();
-    };
-    for id in 1..=1000_u64 {
-        let start = id * 1_000_000;
-        wait(&mut writer, start - 400_000, start - 1_000);
-        writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
-        let mut end = start + 10_000;
-        if id % 50 == 0 {
-            writer.event(WORKER, start + 201_000, call(WRITE, 200_000)).unwrap();
-            writer.event(WORKER, start + 202_000, call(SNAPSHOT, 201_500)).unwrap();
-            end = start + 210_000 + waits;
-            wait(&mut writer, start + 205_000, end - 4_000);
-        }
-        writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
-        writer.event(WORKER, end + 1_000, call(HANDLE, end + 1_000 - (start - 450_000))).unwrap();
-    }
-    writer.finish(2_000_000_000).unwrap();
-    folder
-}
-
-#[test]
-fn of_sampled_calls_the_innermost_that_contains_the_difference_is_named() {
-    let folder = sampled(100);
-    let culprit = tail_of(folder.path()).culprit.unwrap();
-    assert_eq!(culprit.function, format!("{WRITE:#x}"), "{culprit:?}");
-    // `HANDLE` leads to every request.
-    assert_eq!(culprit.path, [SNAPSHOT, WRITE].map(|function| format!("{function:#x}")));
-    assert!(culprit.explains > 90.0, "{culprit:?}");
-}
-
-#[test]
-fn a_request_that_waits_where_its_thread_waits_for_work_is_nobodys() {
-    let folder = sampled(300_000);
-    let tail = tail_of(folder.path());
-    assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
-    let first = &tail.findings[0];
-    assert_eq!(first.cause, "waiting for an event or another thread");
-    assert!(first.explains > 50.0 && first.in_rest == 0.0, "{first:?}");
-    assert_eq!(tail.findings[1].cause, format!("in {WRITE:#x}"));
-}
-
-/// A trace of samples: an event loop waits in `PARSE` before each request, and during each 50th,
-/// while a thread of a pool is in `SNAPSHOT`. That thread otherwise waits in `WRITE`; it is in
-/// `SNAPSHOT` for `busy` ns of each 50 ms.
-fn with_a_helper(busy: u64) -> tempfile::TempDir {
-    const HELPER: u32 = WORKER + 1;
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = setup();
-    config.header.engine = Engine::Samples;
-    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
-    let wait = |writer: &mut TraceWriter, thread: u32, function: u64, from: u64, to: u64| {
-        writer.event(thread, from, switched_out(OffCpu::Blocked)).unwrap();
-        writer.event(thread, to, EventKind::SwitchedIn { cpu: 0 }).unwrap();
-        writer.event(thread, to, call(function, to - from)).unwrap();
-    };
-    for id in 1..=1000_u64 {
-        let start = id * 1_000_000;
-        wait(&mut writer, WORKER, PARSE, start - 400_000, start - 1_000);
-        writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
-        let mut end = start + 10_000;
-        if id % 50 == 0 {
-            wait(&mut writer, HELPER, WRITE, start + busy + 10_000 - 50_000_000, start + 10_000);
-            writer.event(HELPER, start + 10_000 + busy, call(SNAPSHOT, busy)).unwrap();
-            end = start + 320_000;
-            wait(&mut writer, WORKER, PARSE, start + 5_000, end - 4_000);
-        }
-        writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
-    }
-    writer.finish(2_000_000_000).unwrap();
-    folder
-}
-
-#[test]
-fn the_work_of_a_pools_thread_is_named() {
-    let folder = with_a_helper(300_000);
-    let tail = tail_of(folder.path());
-    let culprit = tail.culprit.unwrap();
-    assert_eq!((culprit.function, culprit.in_slow), (format!("{SNAPSHOT:#x}"), 100.0));
-    assert_eq!(tail.findings[0].cause, format!("in {SNAPSHOT:#x}"));
-    assert!(tail.findings[0].explains > 90.0, "{:?}", tail.findings[0]);
-}
-
-#[test]
-fn a_thread_that_is_busy_at_all_times_or_for_a_part_helps_nobody() {
-    for busy in [30_000_000, 100_000] {
-        let folder = with_a_helper(busy);
-        let tail = tail_of(folder.path());
-        assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
-        assert_eq!(tail.findings[0].cause, "waiting for an event or another thread");
-    }
-}
-
 /// Writes a wait of a thread in a function; `waker` ends it.
 fn wait(writer: &mut TraceWriter, thread: u32, function: u64, (from, to): (u64, u64), waker: Option<u32>) {
     writer.event(thread, from, switched_out(OffCpu::Blocked)).unwrap();
@@ -201,6 +98,13 @@ fn wait(writer: &mut TraceWriter, thread: u32, function: u64, (from, to): (u64, 
     }
     writer.event(thread, to, EventKind::SwitchedIn { cpu: 0 }).unwrap();
     writer.event(thread, to, call(function, to - from)).unwrap();
+}
+
+/// Writes the begin of a request each millisecond, before which its thread waited in `PARSE`.
+fn begin(writer: &mut TraceWriter, id: u64) {
+    let start = id * 1_000_000;
+    wait(writer, WORKER, PARSE, (start - 400_000, start - 1_000), None);
+    writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
 }
 
 /// Writes a trace of samples: threads are `WORKER` with the id 70 and others with the ids after it.
@@ -217,14 +121,92 @@ fn of_threads(count: u32, write: impl FnOnce(&mut TraceWriter)) -> Tail {
     tail_of(folder.path())
 }
 
+/// A trace of samples: an event loop waits in `PARSE`, called by `HANDLE`, before each request.
+/// Each 50th request calls `SNAPSHOT`, which calls `WRITE`, and then waits for `waits` ns in the
+/// loop.
+fn sampled(waits: u64) -> Tail {
+    of_threads(1, |writer| {
+        for id in 1..=1000_u64 {
+            let start = id * 1_000_000;
+            let mut end = start + 10_000;
+            begin(writer, id);
+            if id % 50 == 0 {
+                writer.event(WORKER, start + 201_000, call(WRITE, 200_000)).unwrap();
+                writer.event(WORKER, start + 202_000, call(SNAPSHOT, 201_500)).unwrap();
+                end = start + 210_000 + waits;
+                wait(writer, WORKER, PARSE, (start + 205_000, end - 4_000), None);
+            }
+            writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
+            writer.event(WORKER, end + 1_000, call(HANDLE, end + 1_000 - (start - 450_000))).unwrap();
+        }
+    })
+}
+
+#[test]
+fn of_sampled_calls_the_innermost_that_contains_the_difference_is_named() {
+    let culprit = sampled(100).culprit.unwrap();
+    assert_eq!(culprit.function, format!("{WRITE:#x}"), "{culprit:?}");
+    // `HANDLE` leads to every request.
+    assert_eq!(culprit.path, [SNAPSHOT, WRITE].map(|function| format!("{function:#x}")));
+    assert!(culprit.explains > 90.0, "{culprit:?}");
+}
+
+#[test]
+fn a_request_that_waits_where_its_thread_waits_for_work_is_nobodys() {
+    let tail = sampled(300_000);
+    assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
+    let first = &tail.findings[0];
+    assert_eq!(first.cause, "waiting for an event or another thread");
+    assert!(first.explains > 50.0 && first.in_rest == 0.0, "{first:?}");
+    assert_eq!(tail.findings[1].cause, format!("in {WRITE:#x}"));
+}
+
+/// A trace of samples: an event loop waits in `PARSE` before each request, and during each 50th,
+/// while a thread of a pool is in `SNAPSHOT`. That thread otherwise waits in `WRITE`; it is in
+/// `SNAPSHOT` for `busy` ns of each 50 ms.
+fn with_a_helper(busy: u64) -> Tail {
+    const HELPER: u32 = WORKER + 1;
+    of_threads(2, |writer| {
+        for id in 1..=1000_u64 {
+            let start = id * 1_000_000;
+            let mut end = start + 10_000;
+            begin(writer, id);
+            if id % 50 == 0 {
+                wait(writer, HELPER, WRITE, (start + busy + 10_000 - 50_000_000, start + 10_000), None);
+                writer.event(HELPER, start + 10_000 + busy, call(SNAPSHOT, busy)).unwrap();
+                end = start + 320_000;
+                wait(writer, WORKER, PARSE, (start + 5_000, end - 4_000), None);
+            }
+            writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
+        }
+    })
+}
+
+#[test]
+fn the_work_of_a_pools_thread_is_named() {
+    let tail = with_a_helper(300_000);
+    let culprit = tail.culprit.unwrap();
+    assert_eq!((culprit.function, culprit.in_slow), (format!("{SNAPSHOT:#x}"), 100.0));
+    assert_eq!(tail.findings[0].cause, format!("in {SNAPSHOT:#x}"));
+    assert!(tail.findings[0].explains > 90.0, "{:?}", tail.findings[0]);
+}
+
+#[test]
+fn a_thread_that_is_busy_at_all_times_or_for_a_part_helps_nobody() {
+    for busy in [30_000_000, 100_000] {
+        let tail = with_a_helper(busy);
+        assert!(tail.culprit.is_none(), "{:?}", tail.culprit);
+        assert_eq!(tail.findings[0].cause, "waiting for an event or another thread");
+    }
+}
+
 /// A handler waits in `WRITE` for a thread of a pool, which is busy at all times. Who wakes the
 /// handler?
 fn handler_waits_for_a_busy_thread(waker: Option<u32>) -> Tail {
     of_threads(2, |writer| {
         for id in 1..=1000_u64 {
             let start = id * 1_000_000;
-            wait(writer, WORKER, PARSE, (start - 400_000, start - 1_000), None);
-            writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+            begin(writer, id);
             let mut end = start + 10_000;
             if id % 50 == 0 {
                 end = start + 320_000;
@@ -253,8 +235,7 @@ fn without_a_thread(is_idle: bool) -> Tail {
     of_threads(2, |writer| {
         for id in 1..=1000_u64 {
             let start = id * 1_000_000;
-            wait(writer, WORKER, PARSE, (start - 400_000, start - 1_000), None);
-            writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+            begin(writer, id);
             let mut end = start + 10_000;
             if id % 50 == 0 {
                 end = start + 320_000;
