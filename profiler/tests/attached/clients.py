@@ -96,6 +96,21 @@ class Http(Connection):
         return status
 
 
+class HttpOnce:
+    """A connection for each request."""
+
+    def __init__(self, port):
+        self.port = port
+
+    def ask(self, path):
+        connection = Http(self.port)
+        connection.ask(path)
+        connection.close()
+
+    def close(self):
+        pass
+
+
 class Memcached(Connection):
     def ask(self, line, end=b"END\r\n"):
         self.send(line)

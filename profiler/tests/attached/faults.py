@@ -142,4 +142,6 @@ FAULTS = [
     Fault("node", "cpu", lambda service, connection: connection.ask("/report"), r"^buildReport$"),
     Fault("go", "downstream", lambda service, connection: connection.ask("/price"),
           rf"^(main\.price|net/http\.\(\*(Client|Transport|persistConn)\)\.\w+|{NOTHING_RUNS})$"),
+    # Each request has a process of its own.
+    Fault("forking", "export", lambda service, connection: connection.ask("/export"), r"^(export_orders|count)$"),
 ]

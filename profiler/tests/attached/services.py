@@ -13,7 +13,7 @@ import subprocess
 import threading
 import time
 
-from clients import Http, Memcached, Postgres, Redis
+from clients import Http, HttpOnce, Memcached, Postgres, Redis
 from process import end, start, wait_until
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -322,6 +322,21 @@ class NodeService(Service):
         return first_line("node", "--version").lstrip("v")
 
 
+class ForkingService(Service):
+    name = "forking"
+
+    def begin(self):
+        program = self.folder / "service"
+        subprocess.run([tool("gcc", "cc"), "-O2", "-o", program, HERE / "forking.c"], check=True, timeout=60)
+        self.run([program, self.port])
+
+    def connect(self):
+        return HttpOnce(self.port)
+
+    def version(self):
+        return first_line("cc", "--version").split()[-1]
+
+
 KINDS = (RedisService, NginxService, PostgresService, MemcachedService, GoService, StrippedGoService,
-         NodeService)
+         NodeService, ForkingService)
 SERVICES = {kind.name: kind for kind in KINDS}

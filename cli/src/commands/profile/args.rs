@@ -77,7 +77,7 @@ pub(crate) struct Recording {
     #[arg(long)]
     pub(crate) no_sched: bool,
     /// Record forked children, each in its own trace and with its own clock; `off` for servers that
-    /// fork many
+    /// fork many. With --pid, children that execute no other program share their parent's trace
     #[arg(long, value_name = "ON|OFF", default_value = "on", value_parser = ["on", "off"])]
     pub(crate) follow: String,
     /// CPU for the profiler's clock, preferably an otherwise idle one

@@ -50,6 +50,11 @@ impl JitMap {
         Some(JitMap { temporary: temporary.into(), name, pid, owner, functions, read: 0, looked: None })
     }
 
+    /// Returns whether there is a map by now.
+    pub fn exists(&self) -> bool {
+        self.open().is_some()
+    }
+
     /// Returns the start of the function at an address.
     pub fn function(&mut self, address: u64) -> Option<u64> {
         self.known(address).or_else(|| {

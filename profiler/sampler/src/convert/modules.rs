@@ -50,6 +50,17 @@ pub struct Modules {
     hidden: Vec<HiddenFile>,
 }
 
+/// What is at the place of a mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// No module.
+    Free,
+    /// The same code of the same file.
+    Known,
+    /// Another module.
+    Taken,
+}
+
 /// A change of what a process has mapped.
 #[derive(Clone, Debug)]
 enum Change {
@@ -114,6 +125,32 @@ impl Modules {
             }
         }
         child
+    }
+
+    /// Returns whether nothing is mapped, and nothing is announced.
+    pub fn is_empty(&self) -> bool {
+        self.modules.is_empty() && self.announced.is_empty()
+    }
+
+    /// Returns what is at the place of a mapping, after all that was announced.
+    pub fn place(&self, mapping: &Mapping) -> Place {
+        let end = mapping.start.saturating_add(mapping.length);
+        let path = without_mark(&mapping.path);
+        let compare = |start: u64, until: u64, other: &str| {
+            let is_same = (start, until) == (mapping.start, end) && (other == path || other == in_brackets(path));
+            let overlaps = start < end && mapping.start < until;
+            overlaps.then_some(if is_same { Place::Known } else { Place::Taken })
+        };
+        let nearest = self.mapped.range(..end).next_back();
+        let mapped = nearest.and_then(|(at, (until, index))| compare(*at, *until, &self.modules[*index].module.path));
+        let later = self.announced.iter().rev().find_map(|change| match change {
+            Change::Executed(_) => Some(Place::Free),
+            Change::Mapped(other, ..) if !has_file(other) => None,
+            Change::Mapped(other, ..) => {
+                compare(other.start, other.start.saturating_add(other.length), without_mark(&other.path))
+            }
+        });
+        later.or(mapped).unwrap_or(Place::Free)
     }
 
     /// Says that the process will have mapped code, once earlier records are converted.
@@ -372,6 +409,32 @@ mod tests {
         modules.execute(9);
         assert_eq!(modules.take_changed().iter().filter(|one| one.unloaded == Some(9)).count(), 2);
         assert_eq!(modules.function(0x2100), 0x2100);
+    }
+
+    #[test]
+    fn what_is_at_a_place_is_known_before_it_is_converted() {
+        let mut modules = Modules::new("/bin/program", Box::new(|_| None));
+        assert!(modules.is_empty());
+        modules.map(&mapping(0x1000, 0x1000, 0, "/lib/a"), 1);
+        modules.announce_map(&mapping(0x4000, 0x2000, 0, "/lib/b"), 2);
+        // Of code without a file nothing is known.
+        modules.announce_map(&mapping(0x8000, 0x1000, 0, "//anon"), 3);
+        let places = |modules: &Modules| {
+            let at = |start, length, path| modules.place(&mapping(start, length, 0, path));
+            [
+                at(0x1000, 0x1000, "/lib/a"),
+                at(0x4000, 0x2000, "/lib/b (deleted)"),
+                at(0x5000, 0x1000, "/lib/b"),
+                at(0x4000, 0x2000, "/lib/c"),
+                at(0x2000, 0x1000, "/lib/c"),
+                at(0x8000, 0x1000, "/lib/c"),
+                at(0x1000, 0x1000, "//anon"),
+            ]
+        };
+        use Place::{Free, Known, Taken};
+        assert_eq!(places(&modules), [Known, Known, Taken, Taken, Free, Free, Taken]);
+        modules.announce_execution(4);
+        assert_eq!(places(&modules), [Free; 7]);
     }
 
     #[test]

@@ -1,4 +1,8 @@
-//! Records processes: passes the records of all sources to a trace for each process.
+//! Records processes: passes the records of all sources to traces.
+//!
+//! A process and the children that it forks have one trace: they run the same code at the same
+//! addresses, and serve the same requests. A process gets a trace of its own when it executes
+//! another program, or maps other code where the others have some.
 //!
 //! Contains no sources, and no waiting: the caller decides when sources are polled.
 
@@ -16,9 +20,10 @@ use super::converter::Converter;
 use super::hidden::CopiedFiles;
 use super::jit_map::JitMap;
 use super::keep::KeepSlow;
-use super::modules::{Modules, OpenFile};
+use super::members::{Members, PROCESSES, TraceNumber};
+use super::modules::{Modules, OpenFile, Place};
 use crate::clock::{now, wall};
-use crate::process::Process;
+use crate::process::{Process, Thread};
 use crate::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
 
 /// Records of different sources may arrive so many nanoseconds apart. Of requests that take less,
@@ -26,8 +31,8 @@ use crate::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
 const SETTLING: u64 = 2_000_000_000;
 /// Nanoseconds between two writes of what is buffered.
 const FLUSH: u64 = 1_000_000_000;
-/// Limit of processes; further children are not recorded.
-const PROCESSES: usize = 256;
+/// Limit of traces that are written at a time.
+const TRACES: usize = 256;
 /// Limit of the traces of one process in a folder.
 const FOLDERS: u32 = 10_000;
 /// Reasons of a trace's end.
@@ -37,7 +42,7 @@ const PROCESS_ENDED: u8 = 1;
 /// How processes are recorded.
 #[derive(Clone, Debug)]
 pub struct RecorderConfig {
-    /// Each process gets a folder in this one, named after its id.
+    /// Each trace gets a folder in this one, named after the id of its first process.
     pub out: PathBuf,
     /// CPU time between two samples, in nanoseconds.
     pub interval: u64,
@@ -71,7 +76,7 @@ pub enum RecorderError {
 /// A trace that was written.
 #[derive(Clone, Debug)]
 pub struct RecordedTrace {
-    /// The process.
+    /// The first process.
     pub pid: u32,
     /// The trace's folder.
     pub folder: PathBuf,
@@ -83,7 +88,9 @@ pub struct RecordedTrace {
 #[derive(Debug)]
 pub struct Recorder {
     config: RecorderConfig,
-    processes: BTreeMap<u32, RecordedProcess>,
+    members: Members,
+    traces: BTreeMap<TraceNumber, OpenTrace>,
+    begun: TraceNumber,
     finished: Vec<RecordedTrace>,
     /// When all that was buffered was last written.
     flushed: u64,
@@ -93,12 +100,13 @@ pub struct Recorder {
 }
 
 #[derive(Debug)]
-struct RecordedProcess {
+struct OpenTrace {
+    /// The first process.
+    pid: u32,
     folder: PathBuf,
     converter: Converter,
-    /// When the process was seen to have ended.
-    ended: Option<u64>,
-    process: Option<Process>,
+    /// Requests that its processes have answered.
+    seen: u64,
     /// Names of code that is compiled while the process runs.
     jit_map: Option<JitMap>,
 }
@@ -106,20 +114,47 @@ struct RecordedProcess {
 impl Recorder {
     /// Records no process yet.
     pub fn new(config: RecorderConfig) -> Recorder {
-        let (processes, finished, copied) = Default::default();
-        Recorder { config, processes, finished, flushed: 0, is_full: false, copied }
+        let (members, traces, finished, copied) = Default::default();
+        Recorder { config, members, traces, begun: 0, finished, flushed: 0, is_full: false, copied }
     }
 
-    /// Begins the trace of a process; returns its folder.
+    /// Records a process, from now on: in a new trace, or in that of the process that forked it.
     ///
     /// # Errors
     /// The process has ended, or the folder can't be written.
-    pub fn add(&mut self, process: Process) -> Result<PathBuf, RecorderError> {
+    pub fn add(&mut self, process: Process) -> Result<(), RecorderError> {
         let pid = process.pid();
+        if let Some(trace) = self.trace_of_parent(&process)? {
+            self.members.add(pid, trace, Some(process), now());
+            return Ok(());
+        }
         let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let files = files_of(Process::open(pid)?);
         let modules = Modules::new(&program.to_string_lossy(), files);
-        self.begin(pid, Some(process), modules)
+        let trace = self.begin(pid, process.command_line().unwrap_or_default(), modules)?;
+        self.members.add(pid, trace, Some(process), now());
+        Ok(())
+    }
+
+    /// Returns the trace of the process that forked this one, if it has the same code.
+    fn trace_of_parent(&mut self, process: &Process) -> Result<Option<TraceNumber>, RecorderError> {
+        let Some(trace) = process.parent().and_then(|parent| self.members.trace(parent)) else { return Ok(None) };
+        let Some(open) = self.traces.get_mut(&trace).filter(|open| open.can_be_shared()) else { return Ok(None) };
+        if open.converter.modules().is_empty() {
+            // The trace has just begun, and no source has told what is mapped.
+            let Some(first) = self.members.process(open.pid) else { return Ok(None) };
+            for mapping in first.mappings()? {
+                open.record(Record {
+                    time: now(),
+                    process: open.pid,
+                    thread: open.pid,
+                    kind: RecordKind::Mapped(Box::new(mapping)),
+                })?;
+            }
+        }
+        let modules = open.converter.modules();
+        let is_same = process.mappings()?.iter().all(|mapping| modules.place(mapping) != Place::Taken);
+        Ok(is_same.then_some(trace))
     }
 
     /// Takes the records that sources have, and converts what is settled.
@@ -131,15 +166,15 @@ impl Recorder {
         self.take(sources, |source, report| source.poll(report))?;
         let is_due = before.saturating_sub(self.flushed) >= FLUSH;
         self.flushed = if is_due { before } else { self.flushed };
-        for recorded in self.processes.values_mut() {
-            let mut advanced = recorded.converter.advance(before.saturating_sub(SETTLING));
+        for open in self.traces.values_mut() {
+            let mut advanced = open.converter.advance(before.saturating_sub(SETTLING));
             if is_due {
-                advanced = advanced.and_then(|()| recorded.converter.flush());
+                advanced = advanced.and_then(|()| open.converter.flush());
             }
-            advanced.map_err(failed(&recorded.folder))?;
-            if recorded.process.as_ref().is_some_and(|process| !process.is_running()) {
-                recorded.ended.get_or_insert(before);
-            }
+            advanced.map_err(failed(&open.folder))?;
+        }
+        if is_due {
+            self.members.note_ended(None, before);
         }
         self.finish_ended(before)
     }
@@ -147,16 +182,17 @@ impl Recorder {
     /// Says how many requests each process has answered; the threshold and the latencies are of all
     /// processes together.
     pub fn request_totals(&mut self, totals: &RequestTotals, answered: &BTreeMap<u32, u64>) {
-        let is_alone = self.processes.len() + self.finished.len() == 1;
-        for (pid, recorded) in &mut self.processes {
-            let seen = answered.get(pid).copied().unwrap_or_default();
-            recorded.converter.request_totals(RequestTotals { seen, ..totals.clone() }, is_alone);
+        let is_alone = self.traces.len() + self.finished.len() == 1;
+        let counts = self.members.count(answered);
+        for (number, open) in &mut self.traces {
+            open.seen += counts.get(number).copied().unwrap_or_default();
+            open.converter.request_totals(RequestTotals { seen: open.seen, ..totals.clone() }, is_alone);
         }
     }
 
     /// Says that from this time on nothing was recorded for a while.
     pub fn pause_at(&mut self, time: u64) {
-        self.processes.values_mut().for_each(|recorded| recorded.converter.pause_at(time));
+        self.traces.values_mut().for_each(|open| open.converter.pause_at(time));
     }
 
     /// Says that samples are now this much CPU time apart, since the recording began `mean`, and
@@ -166,16 +202,15 @@ impl Recorder {
     /// The traces can't be written.
     pub fn set_pace(&mut self, interval: u64, mean: u64, paused: u64) -> Result<(), RecorderError> {
         self.config.interval = interval;
-        for recorded in self.processes.values_mut() {
-            recorded.converter.set_pace(interval, mean, paused).map_err(failed(&recorded.folder))?;
+        for open in self.traces.values_mut() {
+            open.converter.set_pace(interval, mean, paused).map_err(failed(&open.folder))?;
         }
         Ok(())
     }
 
     /// Returns the CPU time that the recorded processes have used, as far as it is known.
     pub fn cpu_time(&self) -> u64 {
-        let times = self.processes.values().filter_map(|recorded| recorded.process.as_ref()?.cpu_time());
-        times.fold(0, u64::saturating_add)
+        self.members.cpu_time()
     }
 
     /// Writes a note for the user into all traces.
@@ -183,25 +218,25 @@ impl Recorder {
     /// # Errors
     /// The traces can't be written.
     pub fn note(&mut self, level: u8, topic: u8, text: &str) -> Result<(), RecorderError> {
-        for recorded in self.processes.values_mut() {
-            recorded.converter.note(level, topic, text).map_err(failed(&recorded.folder))?;
+        for open in self.traces.values_mut() {
+            open.converter.note(level, topic, text).map_err(failed(&open.folder))?;
         }
         Ok(())
     }
 
     /// Returns whether all processes have ended.
     pub fn is_finished(&self) -> bool {
-        self.processes.values().all(|recorded| recorded.ended.is_some())
+        self.members.have_ended()
     }
 
     /// Returns the processes that are recorded now.
     pub fn processes(&self) -> impl Iterator<Item = u32> {
-        self.processes.keys().copied()
+        self.members.pids()
     }
 
     /// Returns what was written so far, by all processes.
     pub fn written(&self) -> Written {
-        let open = self.processes.values().map(|recorded| recorded.converter.written());
+        let open = self.traces.values().map(|open| open.converter.written());
         open.chain(self.finished.iter().map(|trace| trace.written)).fold(Written::default(), Written::plus)
     }
 
@@ -212,9 +247,10 @@ impl Recorder {
     pub fn finish(mut self) -> Result<Vec<RecordedTrace>, RecorderError> {
         let mut result = Ok(());
         let time = now();
-        for (pid, recorded) in std::mem::take(&mut self.processes) {
-            let reason = if recorded.ended.is_some() { PROCESS_ENDED } else { STOPPED };
-            let finished = self.finish_one(pid, recorded, time, reason);
+        self.members.note_ended(None, time);
+        for (number, open) in std::mem::take(&mut self.traces) {
+            let end = self.members.end_of(number);
+            let finished = self.finish_one(open, end.unwrap_or(time), end.map_or(STOPPED, |_| PROCESS_ENDED));
             result = result.and(finished);
         }
         result.map(|()| self.finished)
@@ -227,8 +263,8 @@ impl Recorder {
             RecorderError::Source(_) => STOPPED,
         };
         let time = now();
-        for (pid, recorded) in std::mem::take(&mut self.processes) {
-            let _ = self.finish_one(pid, recorded, time, reason);
+        for (_, open) in std::mem::take(&mut self.traces) {
+            let _ = self.finish_one(open, time, reason);
         }
         self.finished
     }
@@ -261,87 +297,157 @@ impl Recorder {
 
     fn record(&mut self, record: Record) -> Result<(), RecorderError> {
         let mut record = record;
-        if let (RecordKind::Lost { .. }, false, Some(first)) =
-            (&record.kind, self.processes.contains_key(&record.process), self.processes.keys().next())
+        if let (RecordKind::Lost { .. }, None, Some(first)) =
+            (&record.kind, self.members.trace(record.process), self.members.pids().next())
         {
             // What a source lost may be of any process.
-            (record.process, record.thread) = (*first, *first);
+            (record.process, record.thread) = (first, first);
         }
-        let process = record.process;
-        if let RecordKind::Forked { child } = record.kind {
-            return self.fork(process, child);
+        let (pid, thread, time) = (record.process, record.thread, record.time);
+        let Some(mut trace) = self.members.trace(pid) else { return Ok(()) };
+        let mut must_leave = false;
+        match &record.kind {
+            RecordKind::Forked { child } => return self.fork(pid, *child),
+            RecordKind::Mapped(mapping) if self.members.shares(pid) => match self.place(trace, mapping) {
+                Place::Known => return Ok(()),
+                Place::Free => {}
+                Place::Taken => must_leave = true,
+            },
+            RecordKind::Executed => must_leave = self.members.shares(pid),
+            _ => {}
         }
-        let Some(recorded) = self.processes.get_mut(&process) else { return Ok(()) };
-        let is_exec = record.kind == RecordKind::Executed;
-        recorded.converter.record(record).map_err(failed(&recorded.folder))?;
-        if is_exec && let Some(command) = recorded.process.as_ref().and_then(|process| process.command_line().ok()) {
-            recorded.converter.set_command(&command).map_err(failed(&recorded.folder))?;
+        if must_leave {
+            let Some(own) = self.leave(pid, time)? else { return Ok(()) };
+            trace = own;
+        }
+        let (is_exec, is_end) = (record.kind == RecordKind::Executed, record.kind == RecordKind::Ended);
+        let Some(open) = self.traces.get_mut(&trace) else { return Ok(()) };
+        open.record(record)?;
+        if is_exec && let Some(command) = self.members.process(pid).and_then(|process| process.command_line().ok()) {
+            open.converter.set_command(&command).map_err(failed(&open.folder))?;
+        }
+        if is_end && thread == pid {
+            self.members.note_ended(Some(pid), now());
         }
         Ok(())
     }
 
+    fn place(&mut self, trace: TraceNumber, mapping: &Mapping) -> Place {
+        self.traces.get_mut(&trace).map_or(Place::Free, |open| open.converter.modules().place(mapping))
+    }
+
     fn fork(&mut self, parent: u32, child: u32) -> Result<(), RecorderError> {
-        let is_known = |process| self.processes.contains_key(&process);
-        if !self.config.children || is_known(child) || !is_known(parent) {
+        // Numbers of processes are used again.
+        if !self.config.children || self.members.is_running(child) {
             return Ok(());
         }
-        if self.processes.len() >= PROCESSES {
-            let was_full = std::mem::replace(&mut self.is_full, true);
-            let text = format!("only {PROCESSES} processes at a time are recorded: further children are left out");
-            return if was_full { Ok(()) } else { self.note(1, 0, &text) };
+        let Some(trace) = self.members.trace(parent) else { return Ok(()) };
+        let is_crowded = self.traces.len() >= TRACES;
+        let Some(open) = self.traces.get_mut(&trace) else { return Ok(()) };
+        if self.members.is_full() {
+            return self.leave_out(PROCESSES);
+        }
+        if open.can_be_shared() {
+            self.members.add(child, trace, Process::child(child), now());
+            return Ok(());
+        }
+        if is_crowded {
+            return self.leave_out(TRACES);
         }
         // The child may have ended already; then its modules are known, and its end is in the
         // records.
-        let process = Process::open(child).ok();
-        let files: OpenFile = match Process::open(child) {
-            Ok(process) => files_of(process),
-            Err(_) => Box::new(|_| None),
-        };
-        let Some(recorded) = self.processes.get_mut(&parent) else { return Ok(()) };
-        let modules = recorded.converter.modules().inherited(files);
-        self.begin(child, process, modules).map(|_| ())
+        let modules = open.converter.modules().inherited(files_of_child(child));
+        let process = Process::child(child);
+        let command = process.as_ref().and_then(|process| process.command_line().ok()).unwrap_or_default();
+        let trace = self.begin(child, command, modules)?;
+        self.members.add(child, trace, process, now());
+        Ok(())
     }
 
-    fn begin(&mut self, pid: u32, process: Option<Process>, mut modules: Modules) -> Result<PathBuf, RecorderError> {
+    /// Says once that there are too many processes.
+    fn leave_out(&mut self, limit: usize) -> Result<(), RecorderError> {
+        if std::mem::replace(&mut self.is_full, true) {
+            return Ok(());
+        }
+        self.note(1, 0, &format!("only {limit} processes at a time are recorded: further children are left out"))
+    }
+
+    /// Gives a process a trace of its own from this time on; `None` if there are too many.
+    fn leave(&mut self, pid: u32, time: u64) -> Result<Option<TraceNumber>, RecorderError> {
+        let process = self.members.process(pid);
+        let threads = process.and_then(|process| process.threads().ok()).unwrap_or_default();
+        let command = process.and_then(|process| process.command_line().ok()).unwrap_or_default();
+        let is_crowded = self.traces.len() >= TRACES;
+        let Some(trace) = self.members.trace(pid) else { return Ok(None) };
+        let Some(shared) = self.traces.get_mut(&trace) else { return Ok(None) };
+        let of = |thread, kind| Record { time, process: pid, thread, kind };
+        for thread in &threads {
+            shared.record(of(thread.id, RecordKind::Ended))?;
+        }
+        if is_crowded {
+            self.members.remove(pid);
+            return self.leave_out(TRACES).map(|()| None);
+        }
+        let modules = shared.converter.modules().inherited(files_of_child(pid));
+        let trace = self.begin(pid, command, modules)?;
+        self.members.set_trace(pid, trace);
+        if let Some(open) = self.traces.get_mut(&trace) {
+            for Thread { id, name } in threads {
+                open.record(of(id, RecordKind::Named { name: name.into() }))?;
+            }
+        }
+        Ok(Some(trace))
+    }
+
+    /// Begins the trace of a process.
+    fn begin(&mut self, pid: u32, command: String, mut modules: Modules) -> Result<TraceNumber, RecorderError> {
         let folder = new_folder(&self.config.out, pid).map_err(failed(&self.config.out))?;
-        let command = process.as_ref().and_then(|process| process.command_line().ok()).unwrap_or_default();
         modules.set_jit_map(JitMap::of_process(pid));
         let RecorderConfig { interval, disk, labels, keep, .. } = self.config;
         let config = ConverterConfig { pid, command, interval, began: (now(), wall()), disk, labels, keep };
         let converter = Converter::create(&folder, &config, modules).map_err(failed(&folder))?;
-        let ended = process.is_none().then(now);
         let jit_map = JitMap::of_process(pid);
-        let recorded = RecordedProcess { folder: folder.clone(), converter, ended, process, jit_map };
-        self.processes.insert(pid, recorded);
-        Ok(folder)
+        self.begun += 1;
+        self.traces.insert(self.begun, OpenTrace { pid, folder, converter, seen: 0, jit_map });
+        Ok(self.begun)
     }
 
     /// Ends the traces of processes that ended a while ago.
     fn finish_ended(&mut self, now: u64) -> Result<(), RecorderError> {
-        let is_due =
-            |recorded: &RecordedProcess| recorded.ended.is_some_and(|ended| now.saturating_sub(ended) > SETTLING);
-        let due: Vec<u32> = self.processes.iter().filter(|(_, one)| is_due(one)).map(|(pid, _)| *pid).collect();
-        for pid in due {
-            if let Some(recorded) = self.processes.remove(&pid) {
-                self.finish_one(pid, recorded, now, PROCESS_ENDED)?;
-            }
-        }
-        Ok(())
+        let ends = self.members.forget_ended(now.saturating_sub(SETTLING));
+        let with_processes = self.members.traces();
+        let ended: Vec<_> = self.traces.extract_if(.., |number, _| !with_processes.contains(number)).collect();
+        let mut ended = ended.into_iter();
+        ended.try_for_each(|(number, open)| {
+            self.finish_one(open, ends.get(&number).copied().unwrap_or(now), PROCESS_ENDED)
+        })
     }
 
-    fn finish_one(&mut self, pid: u32, recorded: RecordedProcess, time: u64, reason: u8) -> Result<(), RecorderError> {
-        let RecordedProcess { folder, mut converter, ended, jit_map, .. } = recorded;
+    fn finish_one(&mut self, open: OpenTrace, time: u64, reason: u8) -> Result<(), RecorderError> {
+        let OpenTrace { pid, folder, mut converter, jit_map, .. } = open;
         for text in self.copied.put(&folder, converter.modules().take_hidden()) {
             let _ = converter.note(1, 0, &text);
         }
         let copied = jit_map.map_or(Ok(0), |map| map.copy(&folder));
-        let result = converter.finish(ended.unwrap_or(time), reason);
+        let result = converter.finish(time, reason);
         let (written, result) = match result {
             Ok(written) => (written, copied.map(|_| ()).map_err(failed(&folder))),
             Err((written, error)) => (written, Err(failed(&folder)(error))),
         };
         self.finished.push(RecordedTrace { pid, folder, written });
         result
+    }
+}
+
+impl OpenTrace {
+    fn record(&mut self, record: Record) -> Result<(), RecorderError> {
+        self.converter.record(record).map_err(failed(&self.folder))
+    }
+
+    /// Children can have this trace. Those of a program that compiles code compile theirs into the
+    /// same addresses.
+    fn can_be_shared(&self) -> bool {
+        !self.jit_map.as_ref().is_some_and(JitMap::exists)
     }
 }
 
@@ -366,6 +472,11 @@ fn new_folder(out: &Path, pid: u32) -> io::Result<PathBuf> {
 fn failed(folder: &Path) -> impl FnOnce(io::Error) -> RecorderError {
     let folder = folder.to_path_buf();
     move |source| RecorderError::Write { folder, source }
+}
+
+/// Opens the files of a child's mappings; none if it has ended.
+fn files_of_child(pid: u32) -> OpenFile {
+    Process::open(pid).map_or_else(|_| Box::new(|_: &Mapping| None) as OpenFile, files_of)
 }
 
 /// Opens the files of a process's mappings.

@@ -3,6 +3,7 @@
 //! Does not contain the changes that perf events report.
 
 mod maps;
+pub mod quota;
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -73,6 +74,14 @@ impl Process {
         Ok(this)
     }
 
+    /// Opens a child of a process that may be recorded; `None` if it has ended.
+    pub fn child(pid: u32) -> Option<Process> {
+        let process = procfs::process::Process::new(i32::try_from(pid).ok()?).ok()?;
+        let start_time = process.stat().ok()?.starttime;
+        let this = Process { process, pid, start_time };
+        this.is_running().then_some(this)
+    }
+
     /// Returns the id of the process, as seen in the recorder's namespace.
     pub fn pid(&self) -> u32 {
         self.pid
@@ -109,10 +118,17 @@ impl Process {
         if words.is_empty() { Ok(format!("[{}]", self.name()?)) } else { Ok(words.join(" ")) }
     }
 
-    /// Returns the CPU time in nanoseconds that the threads have used, within a clock tick.
+    /// Returns the process that forked this one.
+    pub fn parent(&self) -> Option<u32> {
+        u32::try_from(self.process.stat().ok()?.ppid).ok()
+    }
+
+    /// Returns the CPU time in nanoseconds, within a clock tick, that the threads have used, and
+    /// children that have ended since.
     pub fn cpu_time(&self) -> Option<u64> {
         let stat = self.process.stat().ok()?;
-        Some((stat.utime + stat.stime).saturating_mul(1_000_000_000 / procfs::ticks_per_second().max(1)))
+        let waited_for = u64::try_from(stat.cutime + stat.cstime).unwrap_or_default();
+        Some((stat.utime + stat.stime + waited_for).saturating_mul(1_000_000_000 / procfs::ticks_per_second().max(1)))
     }
 
     /// Returns the id that the process has in its own namespace of process ids, if that is not the

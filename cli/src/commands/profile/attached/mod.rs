@@ -20,6 +20,7 @@ use leeward_sampler::convert::{KeepSlow, Recorder};
 use leeward_sampler::perf::{PerfOptions, PerfSource, SampleRate};
 use leeward_sampler::probe::{RequestOptions, RequestSource};
 use leeward_sampler::process::Process;
+use leeward_sampler::process::quota::{CpuQuota, Throttling};
 use leeward_sampler::record::{RecordSource, SourceError};
 use leeward_sampler::windows::{CostLimit, Spending, WindowChange, Windows};
 
@@ -84,6 +85,8 @@ struct Recording {
     perf: Vec<PerfSource>,
     requests: Option<RequestSource>,
     windows: Windows,
+    /// Limits of CPU time that the processes share with others of their control groups.
+    quotas: Vec<CpuQuota>,
     began: Instant,
     counted: Instant,
     /// Requests up to the last count.
@@ -130,10 +133,14 @@ impl Recording {
             print_line(&format!("warning: {problem}"));
             recorder.note(1, 5, &problem).map_err(recorder_failure)?;
         }
+        let mut quotas: Vec<CpuQuota> = pids.iter().flat_map(|pid| CpuQuota::of_process(*pid)).collect();
+        quotas.sort_by(|a, b| a.group().cmp(b.group()));
+        quotas.dedup_by(|a, b| a.group() == b.group());
         let began = Instant::now();
         let windows = Windows::new(limit, now(), spending(&recorder), &sources(&mut perf, &mut requests));
         let pace = (rate, 0);
-        Ok(Recording { recorder, perf, requests, windows, began, counted: began, seen: 0, pace, intervals: (0.0, 0.0) })
+        let (counted, seen, intervals) = (began, 0, (0.0, 0.0));
+        Ok(Recording { recorder, perf, requests, windows, quotas, began, counted, seen, pace, intervals })
     }
 
     /// Records until the user or the processes end it.
@@ -212,12 +219,13 @@ impl Recording {
             return Err(recorder_failure(error));
         }
         self.warn_of_mixed_requests()?;
+        self.warn_of_quotas()?;
         let has_requests = self.requests.is_some();
         drop(self.perf);
         drop(self.requests);
+        let recorded = self.recorder.processes().collect();
         let traces = self.recorder.finish().map_err(recorder_failure)?;
-        describe(&traces, has_requests)?;
-        Ok(())
+        describe(&traces, &recorded, has_requests)
     }
 
     /// Warns if many requests seem to share a connection.
@@ -226,12 +234,29 @@ impl Recording {
         if share < MIXED_SHARE {
             return Ok(());
         }
-        let text = format!(
+        self.warn(5, &format!(
             "{:.1} % of the requests were mixed with others. If a connection has several requests at a time (HTTP/2, gRPC, pipelining), input and output do not tell them apart, and slow ones are missed: record again with --request-fn NAME",
             share * 100.0
-        );
+        ))
+    }
+
+    /// Says if a control group had no CPU time left: without that its threads seem to wait for
+    /// others.
+    fn warn_of_quotas(&mut self) -> Result<(), Failure> {
+        let throttled: Vec<Throttling> = self.quotas.iter().filter_map(CpuQuota::throttling).collect();
+        throttled.iter().try_for_each(|Throttling { group, cpus, period_ms, share }| {
+            self.warn(1, &format!(
+                "in {:.0} % of its periods of {period_ms:.0} ms, the control group {} had used up its CPU quota ({cpus:.2} CPUs): its threads then stay off the CPU, though they could run, even on an idle machine",
+                share * 100.0,
+                group.display()
+            ))
+        })
+    }
+
+    /// Warns the user now, and everybody who reads the traces.
+    fn warn(&mut self, topic: u8, text: &str) -> Result<(), Failure> {
         print_line(&format!("warning: {text}"));
-        self.recorder.note(1, 5, &text).map_err(recorder_failure)
+        self.recorder.note(1, topic, text).map_err(recorder_failure)
     }
 }
 
@@ -267,7 +292,7 @@ fn requests(
 }
 
 /// Describes traces, and names the next command.
-fn describe(traces: &[RecordedTrace], has_requests: bool) -> Result<(), Failure> {
+fn describe(traces: &[RecordedTrace], recorded: &BTreeSet<u32>, has_requests: bool) -> Result<(), Failure> {
     const DESCRIBED: usize = 5;
     let mut with_stacks: Vec<&RecordedTrace> = traces.iter().filter(|trace| trace.written.stacks > 0).collect();
     with_stacks
@@ -283,7 +308,7 @@ fn describe(traces: &[RecordedTrace], has_requests: bool) -> Result<(), Failure>
     let children = if with_stacks.iter().any(|trace| trace.written.slow + trace.written.sampled > 0) {
         None
     } else {
-        children::not_recorded(&traces.iter().map(|trace| trace.pid).collect())
+        children::not_recorded(recorded)
     };
     let Some(first) = with_stacks.first() else {
         let hint = children.map_or(String::new(), |children| format!("; {children}"));
