@@ -5,6 +5,7 @@ from typing import Any
 
 __version__: str
 RECORDING: bytes
+TRACE: bytes
 
 class Stop:
     """A request to stop, which several calls may share. After `set`, runs in progress end."""

@@ -119,7 +119,8 @@ def load(
     - `clients`: connections of all generators together, 1 to 100,000, at least one per generator.
     - `duration`, `warmup`: lengths of the run and of its part that is not measured.
     - `service`: the work that requests ask for, such as `"exp:10us"`.
-    - `controller`, `params`: those of the server. Their client half runs in the generators.
+    - `controller`, `params`: those of the server, which runs `"auto"` unless it was told otherwise.
+      Their client half runs in the generators.
     - `slo`, `rtt`: the latency objective, and the round trip without queueing.
     - `seed`: draws the times at which requests are due, before the run.
     - `cluster`: the address of the Ray cluster; by default `RAY_ADDRESS`, or Ray on this machine.

@@ -131,7 +131,9 @@ def _first(waiting: deque[tuple[Batch, Future[bytes]]], resubmit: Callable[[Batc
             answer = future.result()
         except BrokenProcessPool as error:
             if attempt == RETRIES:
-                raise ClusterError(f"workers died {RETRIES + 1} times over cells {batch.start} to {batch.stop}") from error
+                raise ClusterError(
+                    f"workers died {RETRIES + 1} times over cells {batch.start} to {batch.stop}; each runs the program's file from its begin: what starts the sweep has to stand below `if __name__ == \"__main__\":`"
+                ) from error
             again = [(batch, resubmit(batch)) for batch, _ in waiting]
             waiting.clear()
             waiting.extend(again)
@@ -247,8 +249,21 @@ def pickled(spec: Spec) -> bytes:
     try:
         import cloudpickle
     except ImportError:
+        _check_names(spec)
         return pickle.dumps(spec)
     return bytes(cloudpickle.dumps(spec))
+
+
+def _check_names(spec: Spec) -> None:
+    """Raises `SweepError` for a class that another process does not find by its name."""
+    import sys
+
+    for _, cls, _ in spec.scenario.python:
+        has_file = cls.__module__ != "__main__" or hasattr(sys.modules["__main__"], "__file__")
+        if "<locals>" in cls.__qualname__ or not has_file:
+            raise SweepError(
+                f"on: other processes don't find the class {cls.__qualname__} by its name; accepted: threads, a class at the top level of a file, or cloudpickle installed"
+            )
 
 
 def run_shipped(shipped: bytes, start: int, stop: int) -> bytes:

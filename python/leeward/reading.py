@@ -112,10 +112,9 @@ def read(path: str | os.PathLike[str]) -> Any:
     - A results folder or its `result.json`: `Results`.
     - The data set of a sweep, a folder with `_sweep.json`: a `Sweep`.
     - A recording of a server (`leeward record`): `Recorded`.
-    - Any other file or folder: a `Trace` of the profiler.
+    - A trace of the profiler, its folder or a file of it: a `Trace`, which reads its files later.
 
-    Raises `ResultsError` if it can't be read, and `SweepError` for a damaged data set. A `Trace`
-    reads its files later: its methods raise `ResultsError` if they are no trace.
+    Raises `ResultsError` for anything else, and `SweepError` for a damaged data set.
     """
     path = path_of("path", path, ResultsError)
     if not path.exists():
@@ -127,13 +126,22 @@ def read(path: str | os.PathLike[str]) -> Any:
             return opened(path)
         if (path / "result.json").is_file():
             return Results(_leeward.Results.read(str(path)))
+        if not any(path.glob("*.lwt")):
+            raise ResultsError(f"{path}: a folder without result.json, _sweep.json and segments of a trace (*.lwt)")
         return Trace(path)
     if path.suffix == ".json":
         return Results(_leeward.Results.read(str(path)))
-    return Recorded(path) if is_recording(path) else Trace(path)
+    if begins_with(path, _leeward.RECORDING):
+        return Recorded(path)
+    if begins_with(path, _leeward.TRACE):
+        return Trace(path)
+    raise ResultsError(f"{path}: neither a recording nor a trace")
 
 
-def is_recording(path: Path) -> bool:
-    """True if the file begins with the magic bytes of a recording."""
-    with path.open("rb") as file:
-        return file.read(len(_leeward.RECORDING)) == _leeward.RECORDING
+def begins_with(path: Path, magic: bytes) -> bool:
+    """True if the file begins with these bytes. Raises `ResultsError` if it can't be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(magic)) == magic
+    except OSError as error:
+        raise ResultsError(f"{path}: {error.strerror}") from None

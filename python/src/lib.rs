@@ -33,6 +33,7 @@ use pyo3::types::PyDict;
 fn _leeward(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add("RECORDING", pyo3::types::PyBytes::new(module.py(), &leeward_recording::MAGIC))?;
+    module.add("TRACE", pyo3::types::PyBytes::new(module.py(), &leeward_profile::format::MAGIC))?;
     module.add_class::<scenario::Scenario>()?;
     module.add_class::<results::Results>()?;
     module.add_class::<table::Table>()?;

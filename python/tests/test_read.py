@@ -72,5 +72,9 @@ def test_what_is_none_is_said(tmp_path):
     other.write_text("{}")
     with pytest.raises(lw.ResultsError, match="not a results file"):
         lw.read(other)
-    with pytest.raises(lw.ResultsError):
-        lw.read(tmp_path).requests()
+    other.unlink()
+    with pytest.raises(lw.ResultsError, match="a folder without"):
+        lw.read(tmp_path)
+    for neither in [Path(__file__), Path("/dev/null")]:
+        with pytest.raises(lw.ResultsError, match="neither a recording nor a trace"):
+            lw.read(neither)

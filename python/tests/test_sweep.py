@@ -161,3 +161,14 @@ def test_a_damaged_part_is_refused(short, tmp_path):
             assert lw.read(tmp_path / "sweep").table().to_bytes() == table
         except lw.ResultsError:
             pass
+
+
+def test_a_class_that_other_processes_can_not_find_is_named(short, monkeypatch):
+    class Local(lw.Controller):
+        def tick(self, signals):
+            return None
+
+    # Without cloudpickle, classes go by their names.
+    monkeypatch.setitem(sys.modules, "cloudpickle", None)
+    with pytest.raises(lw.SweepError, match="top level of a file"):
+        lw.sweep(short, {"controller": [Local], "demand": [0.8]}, on="processes")

@@ -30,6 +30,8 @@ pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
     let axes = args.sweep.iter().map(|text| Axis::parse(text)).collect::<Result<Vec<_>, _>>().map_err(failure)?;
     let loaded = scenario::load(&args.what)?;
     let grid = Grid::new(axes, loaded.run.seeds, args.what.seed).map_err(failure)?;
+    grid.check(&scenario::overrides(&args.what)?, |overrides| scenario::load_with(&args.what, overrides))
+        .map_err(failure)?;
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     let threads =
         args.what.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);

@@ -156,6 +156,26 @@ impl Grid {
         values.reverse();
         Cell { values, seed }
     }
+
+    /// Checks each value of each axis once, beside the first values of the others: a misspelt one
+    /// is found before anything runs. `scenario` is that of [`run_cells`].
+    ///
+    /// # Errors
+    /// The first value that is not accepted.
+    pub fn check(
+        &self,
+        base: &[String],
+        scenario: impl Fn(&[String]) -> Result<Scenario, ScenarioError>,
+    ) -> Result<(), SweepError> {
+        let mut below = self.cells() / self.seeds as usize;
+        for axis in &self.axes {
+            below /= axis.values.len();
+            for value in 0..axis.values.len() {
+                self.cell(value * below * self.seeds as usize).scenario(base, &scenario)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Cell<'_> {
@@ -164,6 +184,17 @@ impl Cell<'_> {
         let set = self.values.iter().filter(|(axis, _)| axis.key != CONTROLLER_AXIS);
         let own = set.map(|(axis, value)| format!("{}={value}", axis.path()));
         base.iter().cloned().chain(own).chain(["run.seeds=1".to_string()]).collect()
+    }
+
+    /// Makes the scenario of this cell.
+    fn scenario(
+        &self,
+        base: &[String],
+        scenario: impl Fn(&[String]) -> Result<Scenario, ScenarioError>,
+    ) -> Result<Scenario, SweepError> {
+        let mut made = scenario(&self.overrides(base))?;
+        self.label().map_or(Ok(()), |label| select(&mut made, label))?;
+        Ok(made)
     }
 
     /// Label of the variants to run; `None`: all variants.
@@ -215,8 +246,7 @@ pub fn run_cells(
         let (overrides, label, made) = match known {
             Some(known) => known,
             None => {
-                let mut made = scenario(&overrides)?;
-                label.as_deref().map_or(Ok(()), |label| select(&mut made, label))?;
+                let made = cell.scenario(base, &scenario)?;
                 (overrides, label, made)
             }
         };

@@ -74,6 +74,17 @@ fn invalid_grids_are_rejected() {
     let mut scenario = load(&[]).unwrap();
     let message = select(&mut scenario, "sedum").unwrap_err().to_string();
     assert!(message.contains("`sedum`") && message.contains("seda"), "{message}");
+    // Every value is checked before anything runs, in whichever place of the grid.
+    for (axes, part) in [
+        (&["demand=0.8x,1x,zzz", "clients=10,20"][..], "zzz"),
+        (&["demand=0.8x,1x", "clients=10,20,foo"], "foo"),
+        (&["controller=seda,nope", "clients=10,20"], "`nope`"),
+        (&["clients=10,20", "controller=seda,dagor,nope"], "`nope`"),
+    ] {
+        let message = grid(axes, 2).check(&[], load).unwrap_err().to_string();
+        assert!(message.contains(part), "{message}");
+    }
+    grid(&["controller=seda,dagor", "demand=0.8x,2x", "clients=10"], 3).check(&base(), load).unwrap();
     let wrong = grid(&["rtt=30"], 1);
     let error = run_cells(&wrong, 0..1, &[], &leeward_controllers::builtin(), load, &AtomicBool::new(false), |_, _| {});
     assert!(error.unwrap_err().to_string().contains("--set network.rtt=30: network.rtt: `30` is not a duration"));
