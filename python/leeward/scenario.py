@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Any
 
@@ -29,7 +29,7 @@ class Scenario:
     """
 
     name: str
-    text: str
+    text: str = field(repr=False)
     folder: str = ""
     overrides: tuple[str, ...] = ()
     is_quick: bool = False

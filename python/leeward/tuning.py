@@ -86,6 +86,8 @@ def tune(
     if not space:
         raise refused("space", space, "at least one name and its range", SweepError)
     keys = {name: name if "." in name else f"controller.{labels[0]}.params.{name}" for name in space}
+    # A wrong name is found before the search, which would log it trial by trial.
+    scenario.set({keys[name]: range_[0] for name, range_ in space.items()})
     if study is None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         direction = "maximize" if maximize else "minimize"

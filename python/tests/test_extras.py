@@ -69,3 +69,6 @@ def test_a_search_says_what_to_expect_of_seeds_that_it_has_not_seen(short):
         lw.tune(scenario, {"target": ("10", "200")}, controller="seda", trials=1)
     with pytest.raises(lw.SweepError, match="6 variants"):
         lw.tune(scenario, space, trials=1)
+    with pytest.raises(lw.ScenarioError, match="godput"):
+        lw.tune(scenario, {"godput": (0.1, 0.2)}, controller="seda", trials=1)
+    assert len(repr(scenario)) < 200
