@@ -48,6 +48,9 @@ fn stacks_of_frame_pointers_need_no_modules() {
     assert_eq!(stack, [0x4000, 0x5000]);
 }
 
+/// Read once: the tables of this program are long.
+static OWN: std::sync::LazyLock<ProcessModules> = std::sync::LazyLock::new(own_modules);
+
 proptest! {
     /// Neither memory nor registers of a hostile program make the unwinder panic or go on for ever.
     #[test]
@@ -55,7 +58,7 @@ proptest! {
         words in prop::collection::vec((0usize..40, any::<u64>()), 0..200),
         instruction in (0usize..40, any::<u64>()), stack: u64, frame in 0u64..2000, bytes in 0usize..8,
     ) {
-        let modules = own_modules();
+        let modules = &*OWN;
         // Addresses in real code, which have unwind rules, and others.
         let ranges: Vec<(u64, u64)> = modules.placed.iter().map(|(first, (length, _))| (*first, *length)).collect();
         let address = |(module, value): (usize, u64)| match ranges.get(module) {
