@@ -6,7 +6,7 @@ use super::request_body::RequestBody;
 use super::response_body::Lease;
 use super::{versions, websocket};
 use crate::admission::{ClientFailure, HangWatch, Place, Stream};
-use crate::backend::http2::{Refusal, is_malformed, is_of_stream, refusal};
+use crate::backend::http2::{Refusal, is_malformed, is_of_stream, refusal, reset_reason};
 use crate::backend::pool::{Connection, Pool, Sender};
 use crate::settings::Settings;
 use crate::transport::proxy_protocol::Route;
@@ -67,9 +67,8 @@ impl Exchange<'_> {
         let (settings, admission) = (self.settings, &self.worker.admission);
         let mut backend = place.as_ref().map_or_else(|| admission.any_backend(None), Place::backend);
         let (mut has_moved, mut needs_new) = (false, false);
-        let mut attempt = 0;
+        let (mut attempt, mut unreached) = (0, 0);
         loop {
-            attempt += 1;
             let pool = self.worker.pool(backend);
             let connection =
                 if needs_new { Box::pin(pool.renew(self.route)).await } else { pool.connect(self.route).await };
@@ -77,13 +76,15 @@ impl Exchange<'_> {
                 Ok(connection) => connection,
                 Err(error) => {
                     admission.set_up(backend, Err(error.to_string()));
-                    if attempt >= ATTEMPTS.min(settings.backends.len()) {
+                    unreached += 1;
+                    if unreached >= ATTEMPTS.min(settings.backends.len()) {
                         return Err(Unanswered { place, pool, failure: Failure::Unreachable });
                     }
                     backend = self.elsewhere(&mut place, backend);
                     continue;
                 }
             };
+            attempt += 1;
             let mut copy = self.can_repeat.then(|| copy_head(&request));
             let sent = Instant::now();
             let failed = if sender.is_http2() {
@@ -108,6 +109,7 @@ impl Exchange<'_> {
             };
             let mut error = match failed {
                 Ok(response) => {
+                    self.stream.record_begun();
                     let lease = Lease { pool, sender };
                     return Ok(Answered { place, lease, response });
                 }
@@ -127,6 +129,7 @@ impl Exchange<'_> {
                 let failure = match failure {
                     ClientFailure::Idle => Failure::ClientTimeout,
                     ClientFailure::Broken => Failure::BadRequest,
+                    ClientFailure::Unmet => Failure::Expectation,
                 };
                 return Err(Unanswered { place, pool, failure });
             }
@@ -152,7 +155,10 @@ impl Exchange<'_> {
                         backend = self.elsewhere(&mut place, backend);
                     }
                 }
-                _ => return Err(Unanswered { place, pool, failure: Failure::BadAnswer }),
+                _ => {
+                    let failure = reset_reason(error.error()).map_or(Failure::BadAnswer, Failure::Reset);
+                    return Err(Unanswered { place, pool, failure });
+                }
             }
         }
     }

@@ -67,7 +67,7 @@ fn new(ended: &Arc<AtomicUsize>) -> Http2Backend {
 }
 
 /// Reads so many bytes of a stream.
-async fn exactly(body: &mut RecvStream, count: usize) -> Vec<u8> {
+pub(super) async fn exactly(body: &mut RecvStream, count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < count {
         let piece = body.data().await.expect("more").expect("no error");
@@ -77,7 +77,7 @@ async fn exactly(body: &mut RecvStream, count: usize) -> Vec<u8> {
     bytes
 }
 
-async fn open(client: &mut Client) -> (SendStream<Bytes>, RecvStream) {
+pub(super) async fn open(client: &mut Client) -> (SendStream<Bytes>, RecvStream) {
     while !client.sender.is_extended_connect_protocol_enabled() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
