@@ -12,8 +12,8 @@ mod streams;
 
 use crate::activity::{Activity, Busy};
 use crate::connections::{Connections, Phase};
-use crate::http::handle::UpgradeSlot;
 use crate::http::head::{HEADERS_MAX, Peer};
+use crate::http::tunnel::UpgradeSlot;
 use crate::transport::accept::Acceptor;
 use crate::transport::client_stream::ClientStream;
 use crate::transport::proxy_protocol::Route;

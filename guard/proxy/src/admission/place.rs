@@ -173,11 +173,6 @@ impl Stream {
         }
     }
 
-    /// Time for which the backend has taken no more of the request's body; `None`: it has it all.
-    pub(crate) fn unread_wait(&self, now: Time) -> Option<Nanos> {
-        (self.sent.load(Ordering::Relaxed) == 0).then(|| self.backend_wait(now))
-    }
-
     /// Whether its answer says nothing about the backend's speed: that of a stream, of a request
     /// that the others have overtaken, or that the client has not sent.
     fn says_nothing(&self) -> bool {

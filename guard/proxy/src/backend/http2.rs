@@ -49,8 +49,6 @@ pub(super) struct Http2Connections {
 struct Http2Connection {
     sender: SendRequest<RequestBody>,
     streams: Http2Streams,
-    /// Whether it gets no more requests.
-    is_leaving: AtomicBool,
     settings: watch::Receiver<PeerSettings>,
     round_trip: Duration,
 }
@@ -179,14 +177,13 @@ pub(super) async fn open(
     });
     // More requests than it takes would wait in the connection, where nobody sees them.
     let _ = timeout(SETTINGS_WAIT, receiver.wait_for(PeerSettings::are_known)).await;
-    let (is_leaving, settings) = (AtomicBool::new(false), receiver);
-    let connection = Arc::new(Http2Connection { sender, streams, is_leaving, settings, round_trip });
+    let connection = Arc::new(Http2Connection { sender, streams, settings: receiver, round_trip });
     Ok(Http2Connection::reserve(&connection))
 }
 
 impl Http2Connection {
     fn is_over(&self) -> bool {
-        self.sender.is_closed() || self.is_leaving.load(Ordering::Relaxed)
+        self.sender.is_closed() || self.streams.are_leaving()
     }
 
     fn has_room(&self) -> bool {
@@ -217,7 +214,7 @@ impl Http2Sender {
 
     /// Sends no more requests on this connection.
     pub(super) fn retire(&self) {
-        self.connection.is_leaving.store(true, Ordering::Relaxed);
+        self.connection.streams.retire();
     }
 
     /// Time of a round trip to the backend.

@@ -3,7 +3,9 @@
 //!
 //! Such a task waits for the backend's window, and sees nothing else meanwhile: neither that the
 //! client has left nor that nobody awaits the answer. So it is ended here with its stream, which
-//! resets the stream at the backend. A stream counts as open until its last task has ended.
+//! resets the stream at the backend. A stream counts as open until its last task has ended. A body
+//! that the backend leaves unread takes the window that others need: its connection gets no more
+//! requests.
 
 use super::CLOSE_TIME;
 use hyper::rt::Executor;
@@ -14,9 +16,13 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Time for which a backend may leave a body unread before its connection gets no more requests.
+const UNREAD: Duration = Duration::from_millis(50);
 
 /// The streams of a connection; it starts hyper's tasks. Clones are the same.
 #[derive(Clone)]
@@ -26,6 +32,8 @@ struct Shared {
     open: AtomicUsize,
     /// Time at which the last one ended.
     used: Mutex<Instant>,
+    /// Whether the connection gets no more requests.
+    is_leaving: AtomicBool,
     /// The stream of the request whose tasks hyper starts next.
     next: Mutex<Weak<Http2Stream>>,
     /// The stream of the task that runs.
@@ -38,14 +46,29 @@ pub(crate) struct Http2Stream {
     tasks: Mutex<Vec<AbortHandle>>,
     /// How often its tasks have run: each time, there was a byte or room for one.
     runs: AtomicU32,
+    /// Pieces of the body that its task has taken.
+    pieces: AtomicU32,
+    /// Whether that task waits for the client's next piece.
+    waits_for_client: AtomicBool,
     is_tunnel: AtomicBool,
     is_over: AtomicBool,
 }
 
 impl Http2Streams {
     pub(super) fn new() -> Self {
-        let (open, used) = (AtomicUsize::new(0), Mutex::new(Instant::now()));
-        Http2Streams(Arc::new(Shared { open, used, next: Mutex::default(), running: Mutex::default() }))
+        let (open, is_leaving) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let (used, next, running) = (Mutex::new(Instant::now()), Mutex::default(), Mutex::default());
+        Http2Streams(Arc::new(Shared { open, used, is_leaving, next, running }))
+    }
+
+    /// Whether the connection gets no more requests.
+    pub(super) fn are_leaving(&self) -> bool {
+        self.0.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Has the connection get no more requests.
+    pub(super) fn retire(&self) {
+        self.0.is_leaving.store(true, Ordering::Relaxed);
     }
 
     /// Number of streams that are open.
@@ -65,6 +88,8 @@ impl Http2Streams {
             shared: Arc::clone(&self.0),
             tasks: Mutex::default(),
             runs: AtomicU32::new(0),
+            pieces: AtomicU32::new(0),
+            waits_for_client: AtomicBool::new(true),
             is_tunnel: AtomicBool::new(false),
             is_over: AtomicBool::new(false),
         })
@@ -84,6 +109,19 @@ impl Http2Stream {
             let has_task = has_body || self.is_tunnel.load(Ordering::Relaxed);
             *lock(&self.shared.next) = if has_task { Arc::downgrade(self) } else { Weak::new() };
         }
+    }
+
+    /// Records that the body was asked for a piece, and whether it had one. It is asked for the
+    /// next one once the backend has room for it.
+    pub(crate) fn record_piece(&self, is_there: bool) {
+        self.pieces.fetch_add(u32::from(is_there), Ordering::Relaxed);
+        self.waits_for_client.store(!is_there, Ordering::Relaxed);
+    }
+
+    /// The number of pieces that were taken, of which the backend has no room for the last one.
+    fn unread_piece(&self) -> Option<u32> {
+        let is_unread = !self.waits_for_client.load(Ordering::Relaxed);
+        is_unread.then(|| self.pieces.load(Ordering::Relaxed))
     }
 
     /// Ends its tasks: what is left of the request is not sent.
@@ -130,7 +168,8 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Http2Streams {
             return;
         };
         if !stream.is_over.load(Ordering::Relaxed) {
-            let task = tokio::spawn(StreamTask { future, stream: Arc::clone(&stream) });
+            let (piece, timer) = (None, None);
+            let task = tokio::spawn(StreamTask { future, stream: Arc::clone(&stream), piece, timer });
             lock(&stream.tasks).push(task.abort_handle());
         }
     }
@@ -142,6 +181,9 @@ pin_project! {
         #[pin]
         future: F,
         stream: Arc<Http2Stream>,
+        // The piece that the backend has no room for.
+        piece: Option<u32>,
+        timer: Option<Pin<Box<Sleep>>>,
     }
 }
 
@@ -155,6 +197,17 @@ impl<F: Future<Output = ()>> Future for StreamTask<F> {
         *lock(running) = Some(Arc::clone(this.stream));
         let polled = this.future.poll(context);
         *lock(running) = None;
-        polled
+        if polled.is_ready() {
+            return polled;
+        }
+        let unread = this.stream.unread_piece();
+        if std::mem::replace(this.piece, unread) != unread {
+            *this.timer = unread.map(|_| Box::pin(sleep(UNREAD)));
+        }
+        if this.timer.as_mut().is_some_and(|timer| timer.as_mut().poll(context).is_ready()) {
+            *this.timer = None;
+            this.stream.shared.is_leaving.store(true, Ordering::Relaxed);
+        }
+        Poll::Pending
     }
 }

@@ -18,15 +18,13 @@ use hyper::client::conn::TrySendError;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// Connections that are tried for a request that no backend has seen.
 const ATTEMPTS: usize = 3;
 /// Round trips within which the end of a connection has met the request on its way. The backend's
 /// end of it takes half a round trip, the request as long; the rest is for this thread's own delay.
 const PROMPT: u32 = 4;
-/// Time for which a backend may leave a body unread before its connection gets no more requests.
-const UNREAD: Duration = Duration::from_millis(50);
 
 /// An answer, and what it holds.
 pub(super) struct Answered {
@@ -183,8 +181,7 @@ impl Exchange<'_> {
         }
         let kept = request.body_mut().keep();
         self.stream.record_piece(self.worker.admission.now());
-        let answer = self.answer(sender.try_send_request(request));
-        let result = if kept.is_some() { self.watch_upload(sender, answer).await } else { answer.await };
+        let result = self.answer(sender.try_send_request(request)).await;
         let mut error = match result.ok_or(Http2Failure::Unanswerable(Failure::BackendTimeout))? {
             Ok(mut response) => {
                 if let Some(kept) = &kept {
@@ -210,25 +207,6 @@ impl Exchange<'_> {
             }));
         }
         Err(Http2Failure::Error(error))
-    }
-
-    /// Waits for the answer to a request with a body. If the backend leaves the body unread, its
-    /// connection gets no more requests: the body takes the window that others need.
-    async fn watch_upload<T>(&self, sender: &Sender, answer: impl Future<Output = T>) -> T {
-        let mut answer = pin!(answer);
-        loop {
-            if let Ok(result) = timeout(UNREAD, answer.as_mut()).await {
-                return result;
-            }
-            match self.stream.unread_wait(self.worker.admission.now()) {
-                Some(unread) if Duration::from_nanos(unread.0) < UNREAD => {}
-                Some(_) => {
-                    sender.retire();
-                    return answer.await;
-                }
-                None => return answer.await,
-            }
-        }
     }
 
     /// Waits for the answer; `None`: it does not come in time. The time begins with the last piece

@@ -5,6 +5,7 @@ use super::exchange::{Answered, Exchange, Unanswered};
 use super::head::{self, Peer};
 use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody, is_failed_call};
+use super::tunnel::{self, Upgrade, UpgradeSlot};
 use super::websocket;
 use crate::access_log::entry::OpenEntry;
 use crate::activity::Busy;
@@ -17,37 +18,14 @@ use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use leeward_gate::{Outcome, Rejection, RequestInfo};
-use leeward_host::sync::{Mutex, lock};
+use leeward_host::sync::lock;
 use leeward_tower::UnreadBody;
 use leeward_tower::headers::{self, Grpc};
 use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::io::{AsyncRead, AsyncWrite, copy_bidirectional};
 use tokio::task::yield_now;
 use tokio::time::Instant;
-
-/// A backend that leaves HTTP, if a request of a connection has made it do so.
-pub(crate) type UpgradeSlot = Mutex<Option<Upgrade>>;
-
-/// A backend that leaves HTTP. It may be a stream of a connection, which is in use meanwhile.
-pub(crate) struct Upgrade {
-    backend: OnUpgrade,
-    lease: Lease,
-}
-
-impl Upgrade {
-    /// Passes bytes between a client and the backend until one side ends.
-    pub(crate) async fn pass(self, mut client: impl AsyncRead + AsyncWrite + Unpin) {
-        if let Ok(backend) = self.backend.await {
-            // An end without notice is how such connections often end.
-            let _ = copy_bidirectional(&mut client, &mut TokioIo::new(backend)).await;
-        }
-        self.lease.give_back();
-    }
-}
 
 /// Paths of gRPC's health checks
 /// (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>).
@@ -106,7 +84,7 @@ impl Worker {
         busy.record_answer();
         if let (Some(client), Some(backend)) = (client, backend) {
             websocket::to_connected(&mut response);
-            tokio::spawn(tunnel(client, backend, busy));
+            tokio::spawn(tunnel::pass(client, backend, busy));
         } else {
             response = response.map(|body| body.with_mark(busy));
         }
@@ -267,7 +245,7 @@ impl Worker {
         let outcome = if has_failed { Outcome::Failed } else { Outcome::Completed };
         if let (StatusCode::SWITCHING_PROTOCOLS, Some(upgrade)) = (response.status(), upgrade) {
             let protocol = response.headers().get(http::header::UPGRADE).cloned();
-            *lock(upgrade) = Some(Upgrade { backend: hyper::upgrade::on(&mut response), lease });
+            *lock(upgrade) = Some(Upgrade::new(hyper::upgrade::on(&mut response), lease, settings.timeouts.idle));
             if let Some(place) = place {
                 place.finish(now, outcome);
             }
@@ -355,13 +333,6 @@ async fn reject(rejection: &Rejection, parts: &Parts, body: Incoming) -> Respons
         answer::close(response.headers_mut());
     }
     response
-}
-
-/// Passes bytes between a client's stream and its backend until one side ends.
-async fn tunnel(client: OnUpgrade, backend: Upgrade, _busy: Busy) {
-    if let Ok(client) = client.await {
-        backend.pass(TokioIo::new(client)).await;
-    }
 }
 
 /// An entry of the access log, if there is one.

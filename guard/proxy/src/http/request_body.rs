@@ -191,13 +191,18 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        match &mut self.get_mut().source {
+        let this = self.get_mut();
+        let polled = match &mut this.source {
             Source::Empty => Poll::Ready(None),
             Source::Client(body) => Pin::new(body).poll_frame(context),
             Source::Kept(reader) => {
                 reader.poll_frame(context).unwrap_or_else(|| Poll::Ready(Some(Err(RequestBodyError::Superseded))))
             }
+        };
+        if let Some(stream) = &this.stream {
+            stream.record_piece(matches!(polled, Poll::Ready(Some(Ok(_)))));
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

@@ -300,12 +300,22 @@ fn a_request_that_was_not_begun_goes_to_another_backend() {
     assert_eq!(settle(&proxy).completed, 4);
 }
 
-/// A body that its handler does not read takes the window of its connection.
+/// A body that its handler does not read takes the window of its connection, before the answer and
+/// after its head.
 #[test]
 fn a_body_that_is_not_read_holds_no_others_up() {
+    for path in ["/unread", "/begins"] {
+        unread_body(path);
+    }
+}
+
+fn unread_body(path: &str) {
     let backend = Http2Backend::start(|mut arrived: Arrived| async move {
         if arrived.path() == "/unread" {
             let _ = poll_fn(|context| arrived.respond.poll_reset(context)).await;
+        } else if arrived.path() == "/begins" {
+            let mut stream = arrived.respond.send_response(Response::new(()), false).unwrap();
+            let _ = poll_fn(|context| stream.poll_reset(context)).await;
         } else {
             let text = arrived.connection.to_string();
             let _ = read(&mut arrived.body).await;
@@ -315,7 +325,7 @@ fn a_body_that_is_not_read_holds_no_others_up() {
     let proxy = start(&[backend.to()], "threads = 1");
     run(async {
         let mut client = Client::to(&proxy).await;
-        let (unread, mut body) = client.send(post("/unread"), false).await;
+        let (unread, mut body) = client.send(post(path), false).await;
         let upload = tokio::spawn(async move { write(&mut body, Bytes::from(vec![0; 8 << 20]), true).await });
         while backend.heads.lock().unwrap().is_empty() {
             sleep(Duration::from_millis(1)).await;
