@@ -48,7 +48,7 @@ pub(crate) struct Http2Stream {
     runs: AtomicU32,
     /// Pieces of the body that its task has taken.
     pieces: AtomicU32,
-    /// Whether that task waits for the client's next piece.
+    /// Whether that task has no piece, and waits for the client or has ended.
     waits_for_client: AtomicBool,
     is_tunnel: AtomicBool,
     is_over: AtomicBool,
@@ -112,7 +112,7 @@ impl Http2Stream {
     }
 
     /// Records that the body was asked for a piece, and whether it had one. It is asked for the
-    /// next one once the backend has room for it.
+    /// next one once the backend has room for it, and dropped once it is sent.
     pub(crate) fn record_piece(&self, is_there: bool) {
         self.pieces.fetch_add(u32::from(is_there), Ordering::Relaxed);
         self.waits_for_client.store(!is_there, Ordering::Relaxed);

@@ -117,6 +117,14 @@ impl From<Source> for RequestBody {
     }
 }
 
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream {
+            stream.record_piece(false);
+        }
+    }
+}
+
 impl ClientBody {
     fn fail(&self, error: RequestBodyError) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let failure = match error {

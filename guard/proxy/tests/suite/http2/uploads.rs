@@ -8,7 +8,7 @@ use bytes::Bytes;
 use h2::Reason;
 use http::Response;
 use std::future::poll_fn;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::time::sleep;
@@ -130,6 +130,32 @@ fn an_upload_that_is_left_unread_ends_soon_after_the_answer() {
         }
     });
     settle(&proxy);
+}
+
+/// What counts is that a body is not read, and not that its answer takes long; a body that is sent
+/// again is all there at once.
+#[test]
+fn a_slow_answer_keeps_its_connection() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let backend = Http2Backend::start(move |mut arrived: Arrived| {
+        let number = count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            let _ = read(&mut arrived.body).await;
+            if number.is_multiple_of(2) {
+                return arrived.respond.send_reset(Reason::REFUSED_STREAM);
+            }
+            sleep(Duration::from_millis(200)).await;
+            arrived.answer(200, "slow").await;
+        }
+    });
+    let proxy = start(&[backend.to()], "threads = 1");
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        for body in ["", "body", "body"] {
+            assert_eq!(client.ask(post("/"), Some(body.as_bytes())).await.text(), "slow");
+        }
+    });
+    assert_eq!(backend.connections.load(Ordering::SeqCst), 1);
 }
 
 /// Streams that wait have their windows, and the connection has room for others.
