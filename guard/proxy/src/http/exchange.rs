@@ -91,6 +91,10 @@ impl Exchange<'_> {
                     Err(Http2Failure::Unanswerable(failure)) => return Err(Unanswered { place, pool, failure }),
                     Err(Http2Failure::Unprocessed(again)) if attempt < ATTEMPTS => {
                         request = again;
+                        // A backend that goes on to refuse is full, or goes away.
+                        if attempt + 1 == ATTEMPTS && settings.backends.len() > 1 {
+                            backend = self.elsewhere(&mut place, backend);
+                        }
                         continue;
                     }
                     Err(Http2Failure::Unprocessed(_)) => {

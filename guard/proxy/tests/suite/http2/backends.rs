@@ -70,6 +70,21 @@ fn a_backend_that_refuses_always_is_not_asked_for_ever() {
     settle(&proxy);
 }
 
+/// The last attempt is another backend's, if there is one.
+#[test]
+fn what_a_backend_refuses_another_one_may_take() {
+    let refuses = Http2Backend::start(async |mut arrived: Arrived| arrived.respond.send_reset(Reason::REFUSED_STREAM));
+    let other = Http2Backend::echo();
+    let proxy = start(&[refuses.to(), other.to()], "threads = 1");
+    let mut client = connect(&proxy);
+    for _ in 0..6 {
+        client.send("POST /post HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nbody");
+        assert_eq!(client.answer().text(), "/post body");
+    }
+    assert!(!refuses.heads.lock().unwrap().is_empty());
+    assert_eq!(settle(&proxy).completed, 6);
+}
+
 /// A request that the backend may have begun with is not repeated by a reset.
 #[test]
 fn other_resets_are_failures() {
