@@ -12,8 +12,8 @@ mod streams;
 
 use crate::activity::{Activity, Busy};
 use crate::connections::{Connections, Phase};
-use crate::http::handle::UpgradeSlot;
 use crate::http::head::{HEADERS_MAX, Peer};
+use crate::http::tunnel::UpgradeSlot;
 use crate::transport::accept::Acceptor;
 use crate::transport::client_stream::ClientStream;
 use crate::transport::proxy_protocol::Route;
@@ -32,7 +32,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, copy_bidirectional};
+use tokio::io::AsyncReadExt;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
@@ -217,13 +217,9 @@ impl Client {
         let parts = connection.into_parts();
         let mut stream = parts.io.into_inner().with_prefix(parts.read_buf);
         let backend = lock(&upgrade).take();
-        if let Some(backend) = backend
-            && let Ok(backend) = backend.await
-        {
-            // An end without notice is how such connections often end.
-            let _ = copy_bidirectional(&mut stream, &mut TokioIo::new(backend)).await;
-        } else {
-            Box::pin(stream.end()).await;
+        match backend {
+            Some(backend) => backend.pass(stream).await,
+            None => Box::pin(stream.end()).await,
         }
         ConnectionState::Ended
     }

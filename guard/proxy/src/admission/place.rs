@@ -7,7 +7,7 @@ use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Mode, Outcome};
 use leeward_host::sync::lock;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Waits for the client that are not summed up: the time in which its socket takes a piece.
 const SHORT: Nanos = Nanos::from_millis(1);
@@ -33,6 +33,10 @@ pub(crate) struct Stream {
     sent: AtomicU64,
     /// Time of the last piece of the request, ns.
     last_piece: AtomicU64,
+    /// Number of its pieces.
+    pieces: AtomicU32,
+    /// Whether the head of the answer is there.
+    has_begun: AtomicBool,
     /// Time of the head of an answer to a gRPC call, ns; 0: it is none, or is not there.
     call_since: AtomicU64,
     /// Whether that call has proved to be a stream.
@@ -56,6 +60,8 @@ pub(crate) enum ClientFailure {
     Idle = 1,
     /// It has gone, or its body is malformed.
     Broken = 2,
+    /// It waits for leave to send the body, which it does not get.
+    Unmet = 3,
 }
 
 impl Stream {
@@ -128,6 +134,22 @@ impl Stream {
     pub(crate) fn record_piece(&self, now: Time) {
         self.wait_for_backend(now);
         self.last_piece.store(now.0, Ordering::Relaxed);
+        self.pieces.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of the request's pieces so far.
+    pub(crate) fn pieces(&self) -> u32 {
+        self.pieces.load(Ordering::Relaxed)
+    }
+
+    /// Records that the answer has begun.
+    pub(crate) fn record_begun(&self) {
+        self.has_begun.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the answer has begun: then each side may be silent while the other is not.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
     }
 
     /// Records that the client has still to send a part of the request.
@@ -151,11 +173,6 @@ impl Stream {
         }
     }
 
-    /// Time for which the backend has taken no more of the request's body; `None`: it has it all.
-    pub(crate) fn unread_wait(&self, now: Time) -> Option<Nanos> {
-        (self.sent.load(Ordering::Relaxed) == 0).then(|| self.backend_wait(now))
-    }
-
     /// Whether its answer says nothing about the backend's speed: that of a stream, of a request
     /// that the others have overtaken, or that the client has not sent.
     fn says_nothing(&self) -> bool {
@@ -176,7 +193,8 @@ impl Stream {
         match self.client_failure.load(Ordering::Relaxed) {
             0 => None,
             1 => Some(ClientFailure::Idle),
-            _ => Some(ClientFailure::Broken),
+            2 => Some(ClientFailure::Broken),
+            _ => Some(ClientFailure::Unmet),
         }
     }
 }

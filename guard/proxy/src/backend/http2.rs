@@ -1,15 +1,17 @@
 //! Connections of HTTP/2 to one backend, each of which serves many requests at a time. Does not
-//! contain sockets or requests.
+//! contain sockets, streams ([`super::http2_streams`]) or requests.
 //!
 //! Mostly there is one. A second one is opened while all streams of the first are in use, or the
 //! backend leaves a body unread, which takes the window of its connection. A dead peer is found by
 //! TCP's probes, not by HTTP/2's PING: servers of gRPC end connections that ping them more often
 //! than every few minutes.
 
+use super::http2_streams::{Http2Stream, Http2Streams};
 use crate::http::request_body::RequestBody;
+use http::{Method, Request};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper::rt::{Read, Write};
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use hyper_util::rt::TokioTimer;
 use leeward_host::sync::{Mutex, lock};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -18,7 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::{MutexGuard, watch};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 /// Requests of a connection at a time, if its backend allows as many.
 const STREAMS_MAX: usize = 100;
@@ -30,8 +32,8 @@ const WINDOW: u32 = STREAM_WINDOW * STREAMS_MAX as u32;
 const SEND_BUFFER: usize = 64 << 10;
 /// Most bytes of an answer's head, decoded, as for HTTP/1.
 const HEAD_MAX: u32 = 128 << 10;
-/// Requests of a connection whose backend has not stated its settings.
-const STREAMS_UNKNOWN: usize = 1;
+/// Mark of a connection whose backend has not stated its settings, which no backend can state.
+const STREAMS_UNKNOWN: usize = usize::MAX - 1;
 /// Longest that a backend may take to state them.
 const SETTINGS_WAIT: Duration = Duration::from_secs(1);
 
@@ -46,10 +48,7 @@ pub(super) struct Http2Connections {
 
 struct Http2Connection {
     sender: SendRequest<RequestBody>,
-    in_flight: AtomicUsize,
-    /// Whether it gets no more requests.
-    is_leaving: AtomicBool,
-    used: Mutex<Instant>,
+    streams: Http2Streams,
     settings: watch::Receiver<PeerSettings>,
     round_trip: Duration,
 }
@@ -57,20 +56,24 @@ struct Http2Connection {
 /// What a backend has stated about a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PeerSettings {
-    streams: usize,
+    /// Requests at a time; `None`: it has stated nothing.
+    streams: Option<usize>,
     has_extended_connect: bool,
 }
 
 impl PeerSettings {
     fn are_known(&self) -> bool {
-        self.streams != STREAMS_UNKNOWN
+        self.streams.is_some()
     }
 }
 
-/// A stream that is reserved on a connection. Dropping it gives it back.
+/// A stream that is reserved on a connection. Dropping it cancels the request.
 pub(crate) struct Http2Sender {
     connection: Arc<Http2Connection>,
     sender: SendRequest<RequestBody>,
+    stream: Arc<Http2Stream>,
+    /// Whether it has a complete answer.
+    is_answered: bool,
 }
 
 /// Leave to open a connection, which one request has at a time.
@@ -130,8 +133,8 @@ impl Http2Connections {
     /// Closes connections without requests for so long.
     pub(super) fn close_old(&self, idle: Duration) {
         lock(&self.open).retain(|connection| {
-            let is_used = connection.in_flight.load(Ordering::Relaxed) > 0;
-            !connection.is_over() && (is_used || lock(&connection.used).elapsed() < idle)
+            let streams = &connection.streams;
+            !connection.is_over() && (streams.open() > 0 || streams.used().elapsed() < idle)
         });
     }
 }
@@ -144,13 +147,14 @@ pub(super) async fn open(
     io: impl Read + Write + Send + Unpin + 'static,
     round_trip: Duration,
 ) -> io::Result<Http2Sender> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+    let streams = Http2Streams::new();
+    let mut builder = http2::Builder::new(streams.clone());
     builder.timer(TokioTimer::new()).max_header_list_size(HEAD_MAX).max_send_buf_size(SEND_BUFFER);
     builder.initial_stream_window_size(STREAM_WINDOW).initial_connection_window_size(WINDOW);
     builder.initial_max_send_streams(STREAMS_UNKNOWN);
     let (sender, mut connection) = builder.handshake(io).await.map_err(io::Error::other)?;
     let settings = move |connection: &http2::Connection<_, _, _>| PeerSettings {
-        streams: connection.current_max_send_streams(),
+        streams: Some(connection.current_max_send_streams()).filter(|streams| *streams != STREAMS_UNKNOWN),
         has_extended_connect: connection.is_extended_connect_protocol_enabled(),
     };
     let (stated, mut receiver) = watch::channel(settings(&connection));
@@ -173,42 +177,44 @@ pub(super) async fn open(
     });
     // More requests than it takes would wait in the connection, where nobody sees them.
     let _ = timeout(SETTINGS_WAIT, receiver.wait_for(PeerSettings::are_known)).await;
-    let connection = Arc::new(Http2Connection {
-        sender,
-        in_flight: AtomicUsize::new(0),
-        is_leaving: AtomicBool::new(false),
-        used: Mutex::new(Instant::now()),
-        settings: receiver,
-        round_trip,
-    });
+    let connection = Arc::new(Http2Connection { sender, streams, settings: receiver, round_trip });
     Ok(Http2Connection::reserve(&connection))
 }
 
 impl Http2Connection {
     fn is_over(&self) -> bool {
-        self.sender.is_closed() || self.is_leaving.load(Ordering::Relaxed)
+        self.sender.is_closed() || self.streams.are_leaving()
     }
 
     fn has_room(&self) -> bool {
-        let most = self.settings.borrow().streams.min(STREAMS_MAX);
-        self.in_flight.load(Ordering::Relaxed) < most
+        self.streams.open() < self.settings.borrow().streams.unwrap_or(1).min(STREAMS_MAX)
     }
 
     fn reserve(self: &Arc<Self>) -> Http2Sender {
-        self.in_flight.fetch_add(1, Ordering::Relaxed);
-        Http2Sender { connection: Arc::clone(self), sender: self.sender.clone() }
+        let stream = self.streams.begin();
+        Http2Sender { connection: Arc::clone(self), sender: self.sender.clone(), stream, is_answered: false }
     }
 }
 
 impl Http2Sender {
-    /// The sender of one request.
-    pub(super) fn sender(&mut self) -> &mut SendRequest<RequestBody> {
+    /// The sender of this request.
+    pub(super) fn sender_of(&mut self, request: &mut Request<RequestBody>) -> &mut SendRequest<RequestBody> {
+        if request.method() == Method::CONNECT {
+            self.stream.record_tunnel();
+        }
+        request.body_mut().go_on(&self.stream);
         &mut self.sender
+    }
+
+    /// Ends the stream after a complete answer.
+    pub(super) fn finish(mut self) {
+        self.is_answered = true;
+        self.stream.finish();
     }
 
     /// Sends no more requests on this connection.
     pub(super) fn retire(&self) {
-        self.connection.is_leaving.store(true, Ordering::Relaxed);
+        self.connection.streams.retire();
     }
 
     /// Time of a round trip to the backend.
@@ -224,8 +230,9 @@ impl Http2Sender {
 
 impl Drop for Http2Sender {
     fn drop(&mut self) {
-        self.connection.in_flight.fetch_sub(1, Ordering::Relaxed);
-        *lock(&self.connection.used) = Instant::now();
+        if !self.is_answered {
+            self.stream.cancel();
+        }
     }
 }
 
@@ -258,6 +265,11 @@ pub(crate) fn refusal(error: &hyper::Error) -> Option<Refusal> {
 /// Whether the backend's answer breaks the rules of HTTP, in either version.
 pub(crate) fn is_malformed(error: &hyper::Error) -> bool {
     error.is_parse() || of_http2(error).is_some_and(h2::Error::is_library)
+}
+
+/// The reason for which the backend has reset the stream, if it has.
+pub(crate) fn reset_reason(error: &hyper::Error) -> Option<h2::Reason> {
+    of_http2(error).filter(|error| error.is_reset() && error.is_remote())?.reason()
 }
 
 /// Whether the failure is that of a stream: its connection goes on.

@@ -2,6 +2,7 @@
 //! time and then waits for the next one; those of HTTP/2 are in [`super::http2`]. Does not contain
 //! the choice of a backend.
 
+use super::CLOSE_TIME;
 use super::address::BackendAddress;
 use super::connector::{Connector, Opened};
 use super::http2::{self, Http2Connections, Http2Sender, Opening};
@@ -31,9 +32,7 @@ const IDLE_MAX: usize = 1_024;
 /// Longest that a connection waits for a request. Servers close idle connections after 5 s and more
 /// (Node: 5, nginx: 75); a request that meets a closing one is sent again on another.
 const IDLE_TIME: Duration = Duration::from_secs(30);
-/// Longest that a backend has to close a connection after its only request, or to take what is on
-/// its way when nobody awaits its answer any more; and the interval at which this is checked.
-const CLOSE_TIME: Duration = Duration::from_secs(1);
+/// Interval at which the end of a connection is checked for.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Most bytes of an answer's head.
 const HEAD_MAX: usize = 128 << 10;
@@ -109,11 +108,11 @@ impl Sender {
     /// Sends a request. If it was not sent, the error has it.
     pub(crate) fn try_send_request(
         &mut self,
-        request: Request<RequestBody>,
+        mut request: Request<RequestBody>,
     ) -> impl Future<Output = Result<Response<Incoming>, TrySendError<Request<RequestBody>>>> + use<> {
         match self {
             Sender::Http1(sender) => Answer::Http1 { future: sender.sender.try_send_request(request) },
-            Sender::Http2(sender) => Answer::Http2 { future: sender.sender().try_send_request(request) },
+            Sender::Http2(sender) => Answer::Http2 { future: sender.sender_of(&mut request).try_send_request(request) },
         }
     }
 
@@ -262,8 +261,10 @@ impl Pool {
 
     /// Takes back the connection of a request whose answer is complete.
     pub(crate) fn put(&self, sender: Sender) {
-        // A stream of HTTP/2 gives itself back.
-        let Sender::Http1(sender) = sender else { return };
+        let sender = match sender {
+            Sender::Http1(sender) => sender,
+            Sender::Http2(sender) => return sender.finish(),
+        };
         if sender.is_closed() {
             return;
         }

@@ -25,10 +25,12 @@ pub(super) const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Requests at a time; RFC 9113 §6.5.2 advises no fewer.
 const STREAMS_MAX: u32 = 100;
-/// Bytes of requests that nobody has read yet: of a stream, and of the connection. The second
-/// pair is for each connection while there are [`MANY`], and can't be less.
-const WINDOWS: (u32, u32) = (64 << 10, 512 << 10);
-const WINDOWS_OF_MANY: (u32, u32) = (16 << 10, 65_535);
+/// Bytes of a stream's request that nobody has read yet; the second number is for connections that
+/// begin while there are [`MANY`]. A connection has room for those of all its streams, so that
+/// those which wait hold no other one up: 6.25 MiB, or 1.56. In all they are bounded by the queue:
+/// a request that is refused gives its bytes back, and 10,000 that wait have 625 MiB at most.
+const STREAM_WINDOW: u32 = 64 << 10;
+const STREAM_WINDOW_OF_MANY: u32 = 16 << 10;
 /// Bytes of an answer that wait for the client, besides one piece.
 const SEND_BUFFER: usize = 64 << 10;
 /// Time without requests, all responses written, after which a connection counts as idle: it ends
@@ -55,11 +57,11 @@ pub(super) async fn serve(
 ) {
     let (activity, streams) = (Arc::new(Activity::default()), Arc::new(Streams::default()));
     let timeouts = worker.configuration().settings.timeouts;
-    let (stream_window, window) = if connections.total() > MANY { WINDOWS_OF_MANY } else { WINDOWS };
+    let stream_window = if connections.total() > MANY { STREAM_WINDOW_OF_MANY } else { STREAM_WINDOW };
     let mut builder = http2::Builder::new(StreamExecutor::new(&streams, timeouts.client_idle));
     builder.timer(TokioTimer::new()).max_pending_accept_reset_streams(STREAMS_MAX as usize);
     builder.max_concurrent_streams(STREAMS_MAX).max_header_list_size(HEAD_MAX).max_send_buf_size(SEND_BUFFER);
-    builder.initial_stream_window_size(stream_window).initial_connection_window_size(window);
+    builder.initial_stream_window_size(stream_window).initial_connection_window_size(stream_window * STREAMS_MAX);
     builder.keep_alive_interval(timeouts.client_idle).keep_alive_timeout(timeouts.client_idle);
     builder.enable_connect_protocol();
     let shared = Arc::new(Shared {

@@ -4,6 +4,7 @@
 use super::base64;
 use super::response_body::ResponseBody;
 use bytes::Bytes;
+use h2::Reason;
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use leeward_gate::Rejection;
@@ -21,10 +22,14 @@ pub(crate) enum Failure {
     NotServed,
     /// The client sent its request too slowly.
     ClientTimeout,
+    /// The client waits for leave to send its body.
+    Expectation,
     /// No backend accepts connections.
     Unreachable,
     /// The backend closed its connection before it answered.
     BadAnswer,
+    /// The backend reset the stream of HTTP/2 before it answered.
+    Reset(Reason),
     /// The backend's answer is malformed, too long, or of a kind that can't be passed on.
     Malformed,
     /// The backend did not answer in time.
@@ -38,22 +43,32 @@ impl Failure {
             Failure::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             Failure::NotServed => StatusCode::NOT_IMPLEMENTED,
             Failure::ClientTimeout => StatusCode::REQUEST_TIMEOUT,
-            Failure::Unreachable | Failure::BadAnswer | Failure::Malformed => StatusCode::BAD_GATEWAY,
+            Failure::Expectation => StatusCode::EXPECTATION_FAILED,
+            Failure::Unreachable | Failure::BadAnswer | Failure::Malformed | Failure::Reset(_) => {
+                StatusCode::BAD_GATEWAY
+            }
             Failure::BackendTimeout => StatusCode::GATEWAY_TIMEOUT,
         }
     }
 
-    /// The status of a gRPC call.
+    /// The status of a gRPC call; that of a reset is gRPC's own
+    /// (<https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md#errors>).
     fn grpc_status(self) -> u8 {
         const CANCELLED: u8 = 1;
         const DEADLINE_EXCEEDED: u8 = 4;
+        const PERMISSION_DENIED: u8 = 7;
+        const RESOURCE_EXHAUSTED: u8 = 8;
         const UNIMPLEMENTED: u8 = 12;
         const INTERNAL: u8 = 13;
         const UNAVAILABLE: u8 = 14;
         match self {
             Failure::BadRequest | Failure::HeadTooLarge | Failure::Malformed => INTERNAL,
             Failure::NotServed => UNIMPLEMENTED,
-            Failure::ClientTimeout => CANCELLED,
+            Failure::ClientTimeout | Failure::Expectation | Failure::Reset(Reason::CANCEL) => CANCELLED,
+            Failure::Reset(Reason::ENHANCE_YOUR_CALM) => RESOURCE_EXHAUSTED,
+            Failure::Reset(Reason::INADEQUATE_SECURITY) => PERMISSION_DENIED,
+            Failure::Reset(Reason::REFUSED_STREAM) => UNAVAILABLE,
+            Failure::Reset(_) => INTERNAL,
             Failure::Unreachable | Failure::BadAnswer => UNAVAILABLE,
             Failure::BackendTimeout => DEADLINE_EXCEEDED,
         }
@@ -66,8 +81,10 @@ impl Failure {
             Failure::HeadTooLarge => ("bad-request", "The request has too many headers.\n"),
             Failure::NotServed => ("not-served", "The proxy does not serve such requests.\n"),
             Failure::ClientTimeout => ("client-timeout", "The request did not arrive in time.\n"),
+            Failure::Expectation => ("client-timeout", "The proxy does not ask for the body: send it unasked.\n"),
             Failure::Unreachable => ("backend-unreachable", "The service can't be reached.\n"),
             Failure::BadAnswer => ("backend-failed", "The service closed the connection without an answer.\n"),
+            Failure::Reset(_) => ("backend-failed", "The service ended the request without an answer.\n"),
             Failure::Malformed => ("backend-malformed", "The service's response is malformed or too long.\n"),
             Failure::BackendTimeout => ("backend-timeout", "The service did not answer in time.\n"),
         }

@@ -6,7 +6,7 @@ use super::request_body::RequestBody;
 use super::response_body::Lease;
 use super::{versions, websocket};
 use crate::admission::{ClientFailure, HangWatch, Place, Stream};
-use crate::backend::http2::{Refusal, is_malformed, is_of_stream, refusal};
+use crate::backend::http2::{Refusal, is_malformed, is_of_stream, refusal, reset_reason};
 use crate::backend::pool::{Connection, Pool, Sender};
 use crate::settings::Settings;
 use crate::transport::proxy_protocol::Route;
@@ -18,15 +18,13 @@ use hyper::client::conn::TrySendError;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout_at};
 
 /// Connections that are tried for a request that no backend has seen.
 const ATTEMPTS: usize = 3;
 /// Round trips within which the end of a connection has met the request on its way. The backend's
 /// end of it takes half a round trip, the request as long; the rest is for this thread's own delay.
 const PROMPT: u32 = 4;
-/// Time for which a backend may leave a body unread before its connection gets no more requests.
-const UNREAD: Duration = Duration::from_millis(50);
 
 /// An answer, and what it holds.
 pub(super) struct Answered {
@@ -67,9 +65,8 @@ impl Exchange<'_> {
         let (settings, admission) = (self.settings, &self.worker.admission);
         let mut backend = place.as_ref().map_or_else(|| admission.any_backend(None), Place::backend);
         let (mut has_moved, mut needs_new) = (false, false);
-        let mut attempt = 0;
+        let (mut attempt, mut unreached) = (0, 0);
         loop {
-            attempt += 1;
             let pool = self.worker.pool(backend);
             let connection =
                 if needs_new { Box::pin(pool.renew(self.route)).await } else { pool.connect(self.route).await };
@@ -77,13 +74,15 @@ impl Exchange<'_> {
                 Ok(connection) => connection,
                 Err(error) => {
                     admission.set_up(backend, Err(error.to_string()));
-                    if attempt >= ATTEMPTS.min(settings.backends.len()) {
+                    unreached += 1;
+                    if unreached >= ATTEMPTS.min(settings.backends.len()) {
                         return Err(Unanswered { place, pool, failure: Failure::Unreachable });
                     }
                     backend = self.elsewhere(&mut place, backend);
                     continue;
                 }
             };
+            attempt += 1;
             let mut copy = self.can_repeat.then(|| copy_head(&request));
             let sent = Instant::now();
             let failed = if sender.is_http2() {
@@ -92,6 +91,10 @@ impl Exchange<'_> {
                     Err(Http2Failure::Unanswerable(failure)) => return Err(Unanswered { place, pool, failure }),
                     Err(Http2Failure::Unprocessed(again)) if attempt < ATTEMPTS => {
                         request = again;
+                        // A backend that goes on to refuse is full, or goes away.
+                        if attempt + 1 == ATTEMPTS && settings.backends.len() > 1 {
+                            backend = self.elsewhere(&mut place, backend);
+                        }
                         continue;
                     }
                     Err(Http2Failure::Unprocessed(_)) => {
@@ -108,6 +111,7 @@ impl Exchange<'_> {
             };
             let mut error = match failed {
                 Ok(response) => {
+                    self.stream.record_begun();
                     let lease = Lease { pool, sender };
                     return Ok(Answered { place, lease, response });
                 }
@@ -127,6 +131,7 @@ impl Exchange<'_> {
                 let failure = match failure {
                     ClientFailure::Idle => Failure::ClientTimeout,
                     ClientFailure::Broken => Failure::BadRequest,
+                    ClientFailure::Unmet => Failure::Expectation,
                 };
                 return Err(Unanswered { place, pool, failure });
             }
@@ -152,7 +157,10 @@ impl Exchange<'_> {
                         backend = self.elsewhere(&mut place, backend);
                     }
                 }
-                _ => return Err(Unanswered { place, pool, failure: Failure::BadAnswer }),
+                _ => {
+                    let failure = reset_reason(error.error()).map_or(Failure::BadAnswer, Failure::Reset);
+                    return Err(Unanswered { place, pool, failure });
+                }
             }
         }
     }
@@ -177,8 +185,7 @@ impl Exchange<'_> {
         }
         let kept = request.body_mut().keep();
         self.stream.record_piece(self.worker.admission.now());
-        let answer = self.answer(sender.try_send_request(request));
-        let result = if kept.is_some() { self.watch_upload(sender, answer).await } else { answer.await };
+        let result = self.answer(sender.try_send_request(request)).await;
         let mut error = match result.ok_or(Http2Failure::Unanswerable(Failure::BackendTimeout))? {
             Ok(mut response) => {
                 if let Some(kept) = &kept {
@@ -204,25 +211,6 @@ impl Exchange<'_> {
             }));
         }
         Err(Http2Failure::Error(error))
-    }
-
-    /// Waits for the answer to a request with a body. If the backend leaves the body unread, its
-    /// connection gets no more requests: the body takes the window that others need.
-    async fn watch_upload<T>(&self, sender: &Sender, answer: impl Future<Output = T>) -> T {
-        let mut answer = pin!(answer);
-        loop {
-            if let Ok(result) = timeout(UNREAD, answer.as_mut()).await {
-                return result;
-            }
-            match self.stream.unread_wait(self.worker.admission.now()) {
-                Some(unread) if Duration::from_nanos(unread.0) < UNREAD => {}
-                Some(_) => {
-                    sender.retire();
-                    return answer.await;
-                }
-                None => return answer.await,
-            }
-        }
     }
 
     /// Waits for the answer; `None`: it does not come in time. The time begins with the last piece

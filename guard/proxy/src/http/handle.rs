@@ -5,32 +5,27 @@ use super::exchange::{Answered, Exchange, Unanswered};
 use super::head::{self, Peer};
 use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody, is_failed_call};
+use super::tunnel::{self, Upgrade, UpgradeSlot};
 use super::websocket;
 use crate::access_log::entry::OpenEntry;
 use crate::activity::Busy;
-use crate::admission::{Admitted, Place};
+use crate::admission::{Admitted, Place, Stream};
 use crate::settings::rules::{self, matches_path, place_end};
 use crate::settings::{PlaceEnd, Settings};
 use crate::worker::{Configuration, Worker};
-use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, EXPECT, HeaderValue, TRANSFER_ENCODING};
 use http::request::Parts;
 use http::{HeaderMap, Method, Request, Response, StatusCode, Version};
 use http_body::Body;
 use hyper::body::Incoming;
-use hyper::upgrade::OnUpgrade;
-use hyper_util::rt::TokioIo;
 use leeward_gate::{Outcome, Rejection, RequestInfo};
-use leeward_host::sync::{Mutex, lock};
+use leeward_host::sync::lock;
 use leeward_tower::UnreadBody;
 use leeward_tower::headers::{self, Grpc};
 use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::io::copy_bidirectional;
 use tokio::task::yield_now;
 use tokio::time::Instant;
-
-/// A backend that leaves HTTP, if a request of a connection has made it do so.
-pub(crate) type UpgradeSlot = Mutex<Option<OnUpgrade>>;
 
 /// Paths of gRPC's health checks
 /// (<https://github.com/grpc/grpc/blob/master/doc/health-checking.md>).
@@ -89,7 +84,7 @@ impl Worker {
         busy.record_answer();
         if let (Some(client), Some(backend)) = (client, backend) {
             websocket::to_connected(&mut response);
-            tokio::spawn(tunnel(client, backend, busy));
+            tokio::spawn(tunnel::pass(client, backend, busy));
         } else {
             response = response.map(|body| body.with_mark(busy));
         }
@@ -176,7 +171,7 @@ impl Worker {
     ) -> Response<ResponseBody> {
         let is_http2 = parts.version == Version::HTTP_2;
         let call = headers::grpc(&parts.headers).map(|kind| Box::new(Call::new(kind, &parts.headers)));
-        let protocol = head::upgrade(&parts);
+        let (protocol, expects) = (head::upgrade(&parts), parts.headers.contains_key(EXPECT));
         let upgrade = protocol.is_some().then_some(upgrade);
         head::to_backend(&mut parts, peer, protocol);
         if settings.sends_proxy_protocol.is_some() && upgrade.is_none() {
@@ -189,13 +184,14 @@ impl Worker {
             parts.headers.insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
         }
         let stream = place.as_ref().map(Place::stream).unwrap_or_default();
+        let request = Arc::clone(&stream);
         let body = if is_whole {
             RequestBody::empty()
         } else {
             if let Some(place) = &place {
                 place.watch();
             }
-            RequestBody::new((body, is_http2), &self.admission, Arc::clone(&stream), timeouts.client_idle)
+            RequestBody::new((body, is_http2, expects), &self.admission, Arc::clone(&stream), timeouts.client_idle)
         };
         let can_repeat = is_whole && parts.method.is_idempotent();
         let end = timeouts.total.map(|total| Instant::now() + total);
@@ -207,7 +203,7 @@ impl Worker {
                 if let Some(entry) = entry {
                     entry.record_backend(lease.pool.address().to_string(), true);
                 }
-                self.pass_on(settings, place, lease, response, upgrade, end)
+                self.pass_on(settings, (place, request), lease, response, upgrade, end)
             }
             Err(Unanswered { place, pool, failure }) => {
                 if let Some(entry) = entry {
@@ -217,7 +213,7 @@ impl Worker {
                     let (now, outcome) = (
                         self.admission.now(),
                         match failure {
-                            Failure::ClientTimeout | Failure::BadRequest => Outcome::Abandoned,
+                            Failure::ClientTimeout | Failure::BadRequest | Failure::Expectation => Outcome::Abandoned,
                             _ => Outcome::Failed,
                         },
                     );
@@ -235,7 +231,7 @@ impl Worker {
     fn pass_on(
         &self,
         settings: &Settings,
-        mut place: Option<Place>,
+        (mut place, stream): (Option<Place>, Arc<Stream>),
         lease: Lease,
         mut response: Response<Incoming>,
         upgrade: Option<&UpgradeSlot>,
@@ -249,7 +245,7 @@ impl Worker {
         let outcome = if has_failed { Outcome::Failed } else { Outcome::Completed };
         if let (StatusCode::SWITCHING_PROTOCOLS, Some(upgrade)) = (response.status(), upgrade) {
             let protocol = response.headers().get(http::header::UPGRADE).cloned();
-            *lock(upgrade) = Some(hyper::upgrade::on(&mut response));
+            *lock(upgrade) = Some(Upgrade::new(hyper::upgrade::on(&mut response), lease, settings.timeouts.idle));
             if let Some(place) = place {
                 place.finish(now, outcome);
             }
@@ -281,7 +277,8 @@ impl Worker {
             return response.map(|_| ResponseBody::empty());
         }
         let times = BodyTimes { idle: settings.timeouts.idle, end };
-        response.map(|body| ResponseBody::backend(BackendBody::new(body, place, lease, until, times, outcome)))
+        response
+            .map(|body| ResponseBody::backend(BackendBody::new((body, stream), place, lease, until, times, outcome)))
     }
 }
 
@@ -302,7 +299,10 @@ impl Call {
     /// may come before the client gives up.
     fn failure(&self, failure: Failure) -> Failure {
         let is_over = self.deadline.is_some_and(|deadline| Instant::now() >= deadline);
-        if is_over && failure == Failure::BadAnswer { Failure::BackendTimeout } else { failure }
+        match failure {
+            Failure::BadAnswer | Failure::Reset(_) if is_over => Failure::BackendTimeout,
+            _ => failure,
+        }
     }
 }
 
@@ -333,14 +333,6 @@ async fn reject(rejection: &Rejection, parts: &Parts, body: Incoming) -> Respons
         answer::close(response.headers_mut());
     }
     response
-}
-
-/// Passes bytes between a client's stream and its backend until one side ends.
-async fn tunnel(client: OnUpgrade, backend: OnUpgrade, _busy: Busy) {
-    if let (Ok(client), Ok(backend)) = (client.await, backend.await) {
-        // An end without notice is how such connections often end.
-        let _ = copy_bidirectional(&mut TokioIo::new(client), &mut TokioIo::new(backend)).await;
-    }
 }
 
 /// An entry of the access log, if there is one.

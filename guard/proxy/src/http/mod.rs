@@ -6,7 +6,7 @@
 //!   and HTTP/2 say differently.
 //! - [`request_body`], [`response_body`]: the bytes on their way, and time-outs; `kept_body`: those
 //!   that may be sent again.
-//! - `answer`: answers of the proxy's own.
+//! - [`tunnel`]: the bytes after HTTP. `answer`: answers of the proxy's own.
 
 mod answer;
 mod base64;
@@ -17,5 +17,6 @@ mod kept_body;
 pub(crate) mod request_body;
 pub(crate) mod response_body;
 mod target;
+pub(crate) mod tunnel;
 pub(crate) mod versions;
 mod websocket;

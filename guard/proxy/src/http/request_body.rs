@@ -3,17 +3,26 @@
 
 use super::kept_body::{KeptBody, KeptReader};
 use crate::admission::{Admission, ClientFailure, Stream};
+use crate::backend::http2_streams::Http2Stream;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::{Sleep, sleep};
 
+/// Longest wait of a client for leave to send its body, after which it is told that there is none.
+/// Most clients send it unasked after one to three seconds.
+const EXPECTATION_WAIT: Duration = Duration::from_secs(5);
+
 /// A body without bytes, or a client's.
-pub(crate) struct RequestBody(Source);
+pub(crate) struct RequestBody {
+    source: Source,
+    /// The stream of HTTP/2 that it goes on with.
+    stream: Option<Arc<Http2Stream>>,
+}
 
 enum Source {
     Empty,
@@ -30,6 +39,9 @@ pub(crate) struct ClientBody {
     is_http2: bool,
     /// Longest time between two pieces.
     idle: Duration,
+    /// Whether it waits for an interim answer, of which HTTP/2 has none here.
+    expects: bool,
+    is_waiting: bool,
     timer: Option<Pin<Box<Sleep>>>,
 }
 
@@ -39,6 +51,9 @@ pub(crate) enum RequestBodyError {
     /// The client has sent nothing for too long.
     #[error("the client sent nothing for too long")]
     Idle,
+    /// The client waits for leave to send the body.
+    #[error("the client waits for an interim answer")]
+    Unmet,
     /// The client has ended its request before the last byte, as if it were whole.
     #[error("the client ended its request in the middle")]
     Cut,
@@ -52,39 +67,34 @@ pub(crate) enum RequestBodyError {
 
 impl RequestBody {
     pub(crate) fn empty() -> Self {
-        RequestBody(Source::Empty)
+        Source::Empty.into()
     }
 
     /// A client's body of the request that `stream` belongs to.
     pub(crate) fn new(
-        (incoming, is_http2): (Incoming, bool),
+        (incoming, is_http2, expects): (Incoming, bool, bool),
         admission: &Admission,
         stream: Arc<Stream>,
         idle: Duration,
     ) -> Self {
         stream.record_upload();
-        RequestBody(Source::Client(ClientBody {
-            incoming,
-            admission: admission.clone(),
-            stream,
-            is_http2,
-            idle,
-            timer: None,
-        }))
+        let (admission, expects) = (admission.clone(), is_http2 && expects);
+        let body = ClientBody { incoming, admission, stream, is_http2, idle, expects, is_waiting: false, timer: None };
+        Source::Client(body).into()
     }
 
     /// Keeps what is read of the body from now on, so that it can be sent again.
     pub(super) fn keep(&mut self) -> Option<KeptBody<ClientBody>> {
-        match std::mem::replace(&mut self.0, Source::Empty) {
+        match std::mem::replace(&mut self.source, Source::Empty) {
             Source::Empty => None,
             Source::Client(body) => {
                 let kept = KeptBody::new(body);
-                self.0 = Source::Kept(kept.reader());
+                self.source = Source::Kept(kept.reader());
                 Some(kept)
             }
             Source::Kept(reader) => {
                 let kept = reader.body();
-                self.0 = Source::Kept(reader);
+                self.source = Source::Kept(reader);
                 Some(kept)
             }
         }
@@ -92,7 +102,26 @@ impl RequestBody {
 
     /// The kept body from its beginning.
     pub(super) fn again(kept: &KeptBody<ClientBody>) -> Self {
-        RequestBody(Source::Kept(kept.reader()))
+        Source::Kept(kept.reader()).into()
+    }
+
+    /// Goes to a backend on this stream, which is open for as long.
+    pub(crate) fn go_on(&mut self, stream: &Arc<Http2Stream>) {
+        self.stream = Some(Arc::clone(stream));
+    }
+}
+
+impl From<Source> for RequestBody {
+    fn from(source: Source) -> Self {
+        RequestBody { source, stream: None }
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if let Some(stream) = &self.stream {
+            stream.record_piece(false);
+        }
     }
 }
 
@@ -100,6 +129,7 @@ impl ClientBody {
     fn fail(&self, error: RequestBodyError) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
         let failure = match error {
             RequestBodyError::Idle => ClientFailure::Idle,
+            RequestBodyError::Unmet => ClientFailure::Unmet,
             _ => ClientFailure::Broken,
         };
         self.stream.record_client_failure(failure);
@@ -118,7 +148,7 @@ impl Body for ClientBody {
         let this = self.get_mut();
         match Pin::new(&mut this.incoming).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                this.timer = None;
+                (this.timer, this.is_waiting, this.expects) = (None, false, false);
                 let now = this.admission.now();
                 if this.incoming.is_end_stream() || frame.is_trailers() {
                     this.stream.record_sent(now)
@@ -135,15 +165,19 @@ impl Body for ClientBody {
                 Poll::Ready(None)
             }
             Poll::Pending => {
-                if this.timer.is_none() {
+                if !std::mem::replace(&mut this.is_waiting, true) {
                     this.stream.wait_for_client(this.admission.now());
                 }
-                let idle = this.idle;
-                let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
-                if timer.as_mut().poll(context).is_ready() {
-                    return this.fail(RequestBodyError::Idle);
+                if this.stream.has_begun() {
+                    // The answer's time-out counts from now on.
+                    this.timer = None;
+                    return Poll::Pending;
                 }
-                Poll::Pending
+                let expects = this.expects;
+                let idle = if expects { this.idle.min(EXPECTATION_WAIT) } else { this.idle };
+                let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
+                ready!(timer.as_mut().poll(context));
+                this.fail(if expects { RequestBodyError::Unmet } else { RequestBodyError::Idle })
             }
         }
     }
@@ -165,25 +199,34 @@ impl Body for RequestBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
-        match &mut self.get_mut().0 {
+        let this = self.get_mut();
+        let polled = match &mut this.source {
             Source::Empty => Poll::Ready(None),
             Source::Client(body) => Pin::new(body).poll_frame(context),
             Source::Kept(reader) => {
                 reader.poll_frame(context).unwrap_or_else(|| Poll::Ready(Some(Err(RequestBodyError::Superseded))))
             }
+        };
+        if let Some(stream) = &this.stream {
+            stream.record_piece(matches!(polled, Poll::Ready(Some(Ok(_)))));
         }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
-        match &self.0 {
+        let is_end = match &self.source {
             Source::Empty => true,
             Source::Client(body) => body.is_end_stream(),
             Source::Kept(reader) => reader.is_end_stream(),
+        };
+        if let Some(stream) = &self.stream {
+            stream.note_look(!is_end);
         }
+        is_end
     }
 
     fn size_hint(&self) -> SizeHint {
-        match &self.0 {
+        match &self.source {
             Source::Empty => SizeHint::with_exact(0),
             Source::Client(body) => body.size_hint(),
             Source::Kept(reader) => reader.size_hint(),

@@ -3,7 +3,7 @@
 
 use crate::access_log::entry::OpenEntry;
 use crate::activity::{Busy, Piece};
-use crate::admission::{HangWatch, Place};
+use crate::admission::{HangWatch, Place, Stream};
 use crate::backend::pool::{Pool, Sender};
 use crate::settings::PlaceEnd;
 use bytes::Bytes;
@@ -131,6 +131,7 @@ pub(crate) struct BodyTimes {
 /// A backend's body.
 pub(crate) struct BackendBody {
     incoming: Incoming,
+    stream: Arc<Stream>,
     place: Option<Place>,
     lease: Option<Lease>,
     until: PlaceEnd,
@@ -148,8 +149,10 @@ pub(crate) struct BackendBody {
 /// A wait for the backend's next piece.
 struct Wait {
     since: Instant,
-    /// Time at which it ends.
+    /// Time at which it ends, unless the client sends something meanwhile.
     limit: Option<Instant>,
+    /// Pieces that the client had sent at its beginning.
+    pieces: u32,
     hang: HangWatch,
 }
 
@@ -162,7 +165,7 @@ impl Lease {
 impl BackendBody {
     /// The body of an answer with this outcome; `place`: none for requests that need no place.
     pub(crate) fn new(
-        incoming: Incoming,
+        (incoming, stream): (Incoming, Arc<Stream>),
         place: Option<Place>,
         lease: Lease,
         until: PlaceEnd,
@@ -171,6 +174,7 @@ impl BackendBody {
     ) -> Self {
         BackendBody {
             incoming,
+            stream,
             place,
             lease: Some(lease),
             until,
@@ -285,12 +289,13 @@ impl BackendBody {
         if let (Some(place), true) = (&self.place, self.is_watched) {
             place.stream().wait_for_backend(place.admission().now());
         }
-        let (place, times) = (self.place.as_ref(), self.times);
+        let (place, stream, times) = (self.place.as_ref(), &self.stream, self.times);
+        let limit_from = |since| [times.idle.map(|idle| since + idle), times.end].into_iter().flatten().min();
         let wait = self.wait.get_or_insert_with(|| {
-            let since = Instant::now();
-            let limit = [times.idle.map(|idle| since + idle), times.end].into_iter().flatten().min();
+            let (since, pieces) = (Instant::now(), stream.pieces());
+            let limit = limit_from(since);
             let hang = place.map(|place| HangWatch::new(place.admission(), &place.stream()));
-            Wait { since, limit, hang: hang.unwrap_or_default() }
+            Wait { since, limit, pieces, hang: hang.unwrap_or_default() }
         });
         loop {
             let look = wait.hang.next().map(|after| wait.since + after);
@@ -302,6 +307,11 @@ impl BackendBody {
             self.timer = None;
             if wait.limit.is_some_and(|limit| Instant::now() >= limit) {
                 let is_over = times.end.is_some_and(|end| Instant::now() >= end);
+                let pieces = stream.pieces();
+                if !is_over && std::mem::replace(&mut wait.pieces, pieces) != pieces {
+                    wait.limit = limit_from(Instant::now());
+                    continue;
+                }
                 return self.fail(match is_over {
                     true => ResponseBodyError::TotalTimeout,
                     false => ResponseBodyError::IdleTimeout,

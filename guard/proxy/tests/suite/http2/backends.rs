@@ -70,6 +70,21 @@ fn a_backend_that_refuses_always_is_not_asked_for_ever() {
     settle(&proxy);
 }
 
+/// The last attempt is another backend's, if there is one.
+#[test]
+fn what_a_backend_refuses_another_one_may_take() {
+    let refuses = Http2Backend::start(async |mut arrived: Arrived| arrived.respond.send_reset(Reason::REFUSED_STREAM));
+    let other = Http2Backend::echo();
+    let proxy = start(&[refuses.to(), other.to()], "threads = 1");
+    let mut client = connect(&proxy);
+    for _ in 0..6 {
+        client.send("POST /post HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nbody");
+        assert_eq!(client.answer().text(), "/post body");
+    }
+    assert!(!refuses.heads.lock().unwrap().is_empty());
+    assert_eq!(settle(&proxy).completed, 6);
+}
+
 /// A request that the backend may have begun with is not repeated by a reset.
 #[test]
 fn other_resets_are_failures() {
@@ -238,12 +253,84 @@ fn a_second_connection_opens_when_all_streams_are_used() {
     assert_eq!(settle(&proxy).completed, 35);
 }
 
-/// A body that its handler does not read takes the window of its connection.
+/// "One at a time" is a number like others: nothing waits until it is sure.
+#[test]
+fn a_backend_may_allow_one_stream_at_a_time() {
+    const CONNECTIONS: usize = 80;
+    let (go, went) = tokio::sync::watch::channel(false);
+    let mut builder = h2::server::Builder::new();
+    builder.max_concurrent_streams(1);
+    let backend = Http2Backend::with(builder, move |arrived: Arrived| {
+        let mut went = went.clone();
+        async move {
+            let _ = went.wait_for(|went| *went).await;
+            arrived.answer(200, "well").await;
+        }
+    });
+    let proxy = start(&[backend.to()], "threads = 1\nlimit = \"100\"");
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        let mut answers = Vec::new();
+        for _ in 0..CONNECTIONS {
+            answers.push(client.send(request("/"), true).await.0);
+        }
+        // They open one after the other: a second for each would take longer than a test may.
+        while backend.heads.lock().unwrap().len() < CONNECTIONS {
+            sleep(Duration::from_millis(1)).await;
+        }
+        go.send(true).unwrap();
+        for response in answers {
+            assert_eq!(answer(response).await.unwrap().text(), "well");
+        }
+    });
+    assert_eq!(backend.connections.load(Ordering::SeqCst), CONNECTIONS);
+}
+
+/// A backend that goes away has begun with nothing, and takes no new connections: that is one
+/// failure, and the other backend is asked.
+#[test]
+fn a_request_that_was_not_begun_goes_to_another_backend() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let leaving = listener.local_addr().unwrap();
+    std::thread::spawn(move || {
+        use std::io::{Read, Write};
+        let (mut stream, _) = listener.accept().unwrap();
+        drop(listener);
+        let _ = stream.write_all(&Frames::bytes(SETTINGS, 0, 0, b""));
+        let (mut bytes, mut read) = (vec![0; 1 << 16], 0);
+        while !bytes[..read].windows(6).any(|six| six == [1, 4, 0, 0, 0, 1]) {
+            read += stream.read(&mut bytes[read..]).unwrap();
+        }
+        let _ = stream.write_all(&Frames::bytes(7, 0, 0, &[0; 8]));
+        while stream.read(&mut bytes).is_ok_and(|count| count > 0) {}
+    });
+    let other = Http2Backend::echo();
+    let proxy = start(&[format!("h2c://{leaving}"), other.to()], "threads = 1");
+    let mut client = connect(&proxy);
+    for _ in 0..4 {
+        client.send("POST /post HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nbody");
+        let answer = client.answer();
+        assert_eq!(answer.text(), "/post body", "{answer:?}");
+    }
+    assert_eq!(settle(&proxy).completed, 4);
+}
+
+/// A body that its handler does not read takes the window of its connection, before the answer and
+/// after its head.
 #[test]
 fn a_body_that_is_not_read_holds_no_others_up() {
+    for path in ["/unread", "/begins"] {
+        unread_body(path);
+    }
+}
+
+fn unread_body(path: &str) {
     let backend = Http2Backend::start(|mut arrived: Arrived| async move {
         if arrived.path() == "/unread" {
             let _ = poll_fn(|context| arrived.respond.poll_reset(context)).await;
+        } else if arrived.path() == "/begins" {
+            let mut stream = arrived.respond.send_response(Response::new(()), false).unwrap();
+            let _ = poll_fn(|context| stream.poll_reset(context)).await;
         } else {
             let text = arrived.connection.to_string();
             let _ = read(&mut arrived.body).await;
@@ -253,7 +340,7 @@ fn a_body_that_is_not_read_holds_no_others_up() {
     let proxy = start(&[backend.to()], "threads = 1");
     run(async {
         let mut client = Client::to(&proxy).await;
-        let (unread, mut body) = client.send(post("/unread"), false).await;
+        let (unread, mut body) = client.send(post(path), false).await;
         let upload = tokio::spawn(async move { write(&mut body, Bytes::from(vec![0; 8 << 20]), true).await });
         while backend.heads.lock().unwrap().is_empty() {
             sleep(Duration::from_millis(1)).await;

@@ -129,7 +129,7 @@ fn failures_of_the_proxy_are_statuses() {
     let dead = format!("h2c://{}", free_address());
     let cases = [
         (dead, "14", "backend-unreachable"),
-        (resets.to(), "14", "backend-failed"),
+        (resets.to(), "13", "backend-failed"),
         (silent.to(), "4", "backend-timeout"),
     ];
     for (to, expected, reason) in cases {
@@ -155,6 +155,29 @@ fn failures_of_the_proxy_are_statuses() {
     }
 }
 
+/// What the backend says by a reset reaches the client in gRPC's words.
+#[test]
+fn a_reset_has_a_status_of_its_own() {
+    let backend = Http2Backend::start(async |mut arrived: Arrived| {
+        let reason: u32 = arrived.path()[1..].parse().unwrap();
+        arrived.respond.send_reset(reason.into());
+    });
+    let proxy = start(&[backend.to()], "");
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        for (reason, expected) in
+            [(0, "13"), (1, "13"), (2, "13"), (7, "14"), (8, "1"), (11, "8"), (12, "7"), (99, "13")]
+        {
+            let path = format!("/{reason}");
+            let answer = client.ask(call(&path), Some(MESSAGE)).await;
+            assert_eq!(status(&answer).as_deref(), Some(expected), "{reason}");
+            assert_eq!(answer.get("leeward-reason").as_deref(), Some("backend-failed"));
+            assert_eq!(client.get(&path).await.status.as_u16(), 502);
+        }
+    });
+    settle(&proxy);
+}
+
 /// A backend that resets a call whose time is up may be ahead of the client's own clock.
 #[test]
 fn a_call_reset_at_its_deadline_has_exceeded_it() {
@@ -165,8 +188,7 @@ fn a_call_reset_at_its_deadline_has_exceeded_it() {
     let proxy = start(&[backend.to()], "");
     run(async {
         let mut client = Client::to(&proxy).await;
-        for (path, timeout, expected) in [("/late", "50m", "4"), ("/early", "50S", "14"), ("/early", "99999999H", "14")]
-        {
+        for (path, timeout, expected) in [("/late", "50m", "4"), ("/early", "50S", "1"), ("/early", "99999999H", "1")] {
             let mut call = call(path);
             call.headers_mut().insert("grpc-timeout", timeout.parse().unwrap());
             let answer = client.ask(call, Some(MESSAGE)).await;

@@ -8,4 +8,5 @@ mod grpc;
 pub(crate) mod harness;
 mod messages;
 mod tls;
+mod uploads;
 mod websocket;

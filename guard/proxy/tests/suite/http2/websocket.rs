@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-fn asks(protocol: &'static str) -> Request<()> {
-    let mut request = Request::builder().method(Method::CONNECT).uri("http://h/chat?a=b");
+fn asks(protocol: &'static str, path: &str) -> Request<()> {
+    let mut request = Request::builder().method(Method::CONNECT).uri(format!("http://h{path}"));
     request = request.header("sec-websocket-version", "13").header("sec-websocket-protocol", "chat");
     let mut request = request.body(()).unwrap();
     request.extensions_mut().insert(Protocol::from_static(protocol));
@@ -67,7 +67,7 @@ fn new(ended: &Arc<AtomicUsize>) -> Http2Backend {
 }
 
 /// Reads so many bytes of a stream.
-async fn exactly(body: &mut RecvStream, count: usize) -> Vec<u8> {
+pub(super) async fn exactly(body: &mut RecvStream, count: usize) -> Vec<u8> {
     let mut bytes = Vec::new();
     while bytes.len() < count {
         let piece = body.data().await.expect("more").expect("no error");
@@ -78,10 +78,14 @@ async fn exactly(body: &mut RecvStream, count: usize) -> Vec<u8> {
 }
 
 async fn open(client: &mut Client) -> (SendStream<Bytes>, RecvStream) {
+    open_at(client, "/chat?a=b").await
+}
+
+pub(super) async fn open_at(client: &mut Client, path: &str) -> (SendStream<Bytes>, RecvStream) {
     while !client.sender.is_extended_connect_protocol_enabled() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
-    let (response, stream) = client.send(asks("websocket"), false).await;
+    let (response, stream) = client.send(asks("websocket", path), false).await;
     let response = response.await.expect("an answer");
     assert_eq!(response.status().as_u16(), 200);
     assert_eq!(get(response.headers(), "sec-websocket-protocol").as_deref(), Some("chat"));
@@ -169,9 +173,9 @@ fn a_refused_socket_is_no_tunnel() {
             while !client.sender.is_extended_connect_protocol_enabled() {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            let (response, _stream) = client.send(asks("websocket"), false).await;
+            let (response, _stream) = client.send(asks("websocket", "/chat?a=b"), false).await;
             assert_eq!(super::harness::answer(response).await.unwrap().status.as_u16(), expected);
-            let (response, _stream) = client.send(asks("connect-udp"), false).await;
+            let (response, _stream) = client.send(asks("connect-udp", "/chat?a=b"), false).await;
             assert_eq!(super::harness::answer(response).await.unwrap().status.as_u16(), 501);
             let plain = Request::builder().method(Method::CONNECT).uri("h:1").body(()).unwrap();
             assert_eq!(client.ask(plain, None).await.status.as_u16(), 501);
