@@ -101,6 +101,9 @@ pub(crate) struct Inner {
     /// Name and bounds of the controller, for explanations of decisions.
     pub(crate) controller: &'static str,
     pub(crate) bounds: ControllerBounds,
+    /// Whether the gate itself rejects requests that can't be in time. `none` rejects nothing, and
+    /// `edge` has the rule itself: there, late requests count as demand.
+    rejects_late: bool,
     /// Least important priority admitted at the last tick, and the number of that tick.
     level: AtomicU64,
     ticks: AtomicU64,
@@ -435,6 +438,7 @@ impl Builder {
             ring: DecisionRing::new(self.decisions),
             controller: self.algorithm.name,
             bounds: ControllerBounds::of(&self.algorithm, &params, &environment),
+            rejects_late: !matches!(self.algorithm.name, "none" | "edge"),
             level: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             routes: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
@@ -620,6 +624,8 @@ impl Inner {
         let limit = |bound: Option<Nanos>| bound.map_or(0, |bound| weight.unweighted(bound).0);
         match reason {
             Some(DecisionReason::Level) => self.level.load(Ordering::Relaxed),
+            // The gate's own limit is the objective.
+            Some(DecisionReason::Late) if self.rejects_late => 0,
             Some(DecisionReason::Late) => limit(self.bounds.stale),
             Some(DecisionReason::Delay) if stage == LifecycleStage::Dequeue => limit(self.bounds.stale),
             Some(DecisionReason::Delay) => limit(self.bounds.arrival_limit),

@@ -16,6 +16,9 @@ use leeward_observe::{Decision, DecisionReason, SAMPLING_INTERVAL};
 /// nothing there, either.
 const IDLE_SHARE: f64 = 0.125;
 
+/// Share of the objective after which a request is late. The rest is for its answer.
+const PUNCTUAL: f64 = 0.9;
+
 /// One of this many requests is judged by its delay alone: without the time that requests of its
 /// route spend inside. If its client waits less than the objective, its work may be in vain: where
 /// others wait, only one of this many such requests is judged so.
@@ -87,6 +90,9 @@ impl Gate {
             // The controller is not asked: it would count the request as demand, and reject others
             // in its place.
             Err(DecisionReason::Deadline)
+        } else if inner.rejects_late && (arrival.budget.is_spent() || waited + behind > inner.slo.scale(PUNCTUAL)) {
+            // Most controllers know delays only. Those that are published stay as they are.
+            Err(DecisionReason::Late)
         } else if inner.mode == Mode::Enforce && !inner.downstream.admits(now, (group, class), random) {
             // The controller is not asked: a request that is not executed here is no demand on this
             // service.

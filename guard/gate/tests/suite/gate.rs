@@ -169,6 +169,39 @@ fn a_flash_is_rejected_before_the_oldest_that_waits_is_old() {
     drop(waiting);
 }
 
+/// A server that was away finds only requests that are late. The clients send others then.
+#[test]
+fn no_controller_admits_what_is_late_already() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        let gate = Gate::builder(MS(20)).workers(1).algorithm(algorithm, &[]).build().unwrap();
+        let (mut now, mut admitted, mut next) = (2_000_000_000u64, 0, 0);
+        for _ in 0..50 {
+            now += 1_000_000;
+            match gate.admit_at(Time(now), &RequestInfo::default().with_age(MS(1_000))) {
+                Ok(permit) => {
+                    admitted += 1;
+                    permit.finish_at(Time(now + 500_000), Outcome::Completed);
+                }
+                Err(rejection) => {
+                    assert_eq!(rejection.reason, DecisionReason::Late, "{}", algorithm.name);
+                    let explanation = gate.explain(rejection.decision).unwrap();
+                    assert!(explanation.contains("had waited 1"), "{explanation}");
+                }
+            }
+        }
+        for request in 0..200 {
+            now += 1_000_000;
+            if let Ok(permit) = gate.admit_at(Time(now), &RequestInfo::default().with_age(Duration::from_micros(10))) {
+                next += u32::from(request >= 100);
+                permit.finish_at(Time(now + 500_000), Outcome::Completed);
+            }
+        }
+        let expected = if algorithm.name == "none" { 50 } else { 0 };
+        assert_eq!(admitted, expected, "{}", algorithm.name);
+        assert_eq!(next, 100, "{}: of the last hundred that are in time", algorithm.name);
+    }
+}
+
 #[test]
 fn routes_with_one_hash_have_numbers_of_their_own() {
     let gate = Gate::builder(MS(20)).build().unwrap();
