@@ -2,6 +2,7 @@
 //! not contain the messages.
 #![allow(unsafe_code)]
 
+use crate::border::cancel::Uncancelled;
 use crate::thread;
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::sync::{Mutex, Once, PoisonError};
@@ -41,6 +42,8 @@ pub(crate) fn message(level: Level, text: &str) {
     // Copied, so that the function may set another one.
     let target = *TARGET.lock().unwrap_or_else(PoisonError::into_inner);
     let (Some(target), Ok(text)) = (target, CString::new(text.replace('\0', " "))) else { return };
+    // It may write, and is called by requests, too.
+    let _uncancelled = Uncancelled::new();
     // SAFETY: the program promises that the function may be called by any thread with this pointer.
     unsafe { (target.function)(target.user, level as c_int, text.as_ptr()) }
 }

@@ -1,5 +1,6 @@
 //! Result codes of the C functions. Does not contain the functions.
 
+use crate::border::cancel::Uncancelled;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -73,7 +74,15 @@ pub(crate) fn text(code: i32) -> &'static CStr {
     }
 }
 
-/// Runs the body of a C function; a panic becomes [`Failure::Internal`].
+/// Runs the body of a C function, in which the thread can't be cancelled; a panic becomes
+/// [`Failure::Internal`].
+pub(crate) fn uncancelled(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+    let _uncancelled = Uncancelled::new();
+    caught(body)
+}
+
+/// Runs the body of a C function that calls nothing in which a thread can be cancelled, as those of
+/// each request are; a panic becomes [`Failure::Internal`].
 #[inline]
 pub(crate) fn caught(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {
