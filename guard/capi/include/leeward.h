@@ -176,12 +176,14 @@ typedef struct lw_stamp {
     uint64_t since_ns;
     /* Requests that arrived since the last read. */
     uint32_t requests;
-    /* Requests that arrived between the two reads before. */
-    uint32_t expected;
+    /* Bytes that were read for them; 0: unknown. */
+    uint32_t bytes;
+    /* Bytes of a request, as learnt; 0: unknown. */
+    uint32_t size;
     /* 1 if the last read filled its buffer. */
-    uint32_t filled;
-    /* 0. */
-    uint32_t reserved;
+    uint16_t filled;
+    /* Not 0 if a read has brought several requests lately. */
+    uint16_t pipelines;
 } lw_stamp;
 
 /* A request that arrives. Members that are 0 are unknown. */
@@ -248,6 +250,9 @@ typedef struct lw_sem {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
+
+extern int pthread_setcancelstate(int state,
+                                  int *before);
 
 /*
  Makes a gate with `options` and stores it in `*gate`. On an error, `*gate` is NULL.
@@ -360,6 +365,9 @@ ssize_t lw_recv(int fd,
 /*
  Updates a connection's stamp after the program's own `recvmsg` with room for control messages.
  `filled`: the read filled its buffers.
+
+ How many bytes came is unknown, unlike for `lw_recv`: each request of a client that does not
+ wait for answers then counts as received when the socket was last empty.
  */
 int lw_stamp_note(struct lw_stamp *stamp,
                   const struct msghdr *message,
