@@ -31,7 +31,10 @@
 /* A structure's `size` is not one that this library knows. */
 #define LW_E_SIZE -2
 
-/* The permit has ended, the lock is not held, or another thread runs the request. */
+/*
+ The permit has ended, the lock is not held, another thread runs the request, or this thread runs
+ one of another gate.
+ */
 #define LW_E_STATE -3
 
 /* The gate was freed. */
@@ -120,6 +123,9 @@
 
 /* Level of a log message: a defect of the library. */
 #define LW_LOG_ERROR 1
+
+/* Level of a log message: a wrong use by the program, logged once. */
+#define LW_LOG_WARNING 2
 
 /* Level of a log message: a change of state, such as a new gate. */
 #define LW_LOG_INFO 3
@@ -377,7 +383,12 @@ int lw_stamp_note(struct lw_stamp *stamp,
  Decides about a request that has arrived: `LW_ADMIT`, `LW_REJECT`, or an error, after which the
  program should serve the request as if there were no gate.
 
- After `LW_ADMIT`, `lw_finish` must follow. Any thread may call it.
+ After `LW_ADMIT`, `lw_finish` must follow. Any thread may call it, once none runs the request.
+
+ A thread runs one request. If it still runs one of this gate, `LW_ARRIVE_ENTER` ends that as
+ abandoned; the log says so once. `LW_E_STATE`: it runs one of another gate. `LW_E_LIMIT`: the
+ gate has no place for more permits. `LW_E_CLOSED`, `LW_E_FORKED`: the gate is none of this
+ process any more. `LW_E_ARGUMENT`, `LW_E_SIZE`: `arrival` is wrong.
  */
 int lw_arrive(struct lw_gate *gate,
               const struct lw_arrival *arrival,
@@ -385,8 +396,9 @@ int lw_arrive(struct lw_gate *gate,
 
 /*
  This thread runs the request from now on: locks charge its budget, and its time counts as the
- request's cost. The time since `lw_arrive` counts as a queue, the first time.
- `LW_E_STATE`: the thread runs another one, or another thread runs this one.
+ request's cost. The time since `lw_arrive` counts as a queue, the first time. Another request
+ that the thread runs ends as for `lw_arrive`.
+ `LW_E_STATE`: that is of another gate, or a thread runs this one.
  */
 int lw_enter(const struct lw_permit *permit);
 

@@ -5,6 +5,7 @@
 use crate::border::cancel::Uncancelled;
 use crate::thread;
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 /// Function of the program that takes a message.
@@ -16,6 +17,8 @@ pub(crate) type LogFunction = unsafe extern "C" fn(user: *mut c_void, level: c_i
 pub(crate) enum Level {
     /// A defect of the library.
     Error = 1,
+    /// A wrong use by the program.
+    Warning = 2,
     /// A change of state, such as a new gate.
     Info = 3,
 }
@@ -35,6 +38,13 @@ static TARGET: Mutex<Option<Target>> = Mutex::new(None);
 /// Sets or removes the function.
 pub(crate) fn set(function: Option<LogFunction>, user: *mut c_void) {
     *TARGET.lock().unwrap_or_else(PoisonError::into_inner) = function.map(|function| Target { function, user });
+}
+
+/// Gives a message as [`message`] does, unless it was given before.
+pub(crate) fn once(given: &AtomicBool, level: Level, text: &str) {
+    if !given.swap(true, Ordering::Relaxed) {
+        message(level, text);
+    }
 }
 
 /// Gives a message to the program's function, if there is one.

@@ -12,7 +12,8 @@ pub(crate) enum Failure {
     Argument = -1,
     /// A structure's `size` is not one that this library knows.
     Size = -2,
-    /// The permit has ended, the lock is not held, or another thread runs the request.
+    /// The permit has ended, the lock is not held, another thread runs the request, or this thread
+    /// runs one of another gate.
     State = -3,
     /// The gate was freed.
     Closed = -4,
@@ -51,7 +52,9 @@ impl Failure {
         match self {
             Failure::Argument => c"an argument is NULL or out of range",
             Failure::Size => c"the structure's size is unknown to this library",
-            Failure::State => c"the permit has ended, the lock is not held, or another thread runs the request",
+            Failure::State => {
+                c"the permit has ended, the lock is not held, another thread runs the request, or this thread runs one of another gate"
+            },
             Failure::Closed => c"the gate was freed",
             Failure::Busy => c"the lock is held, or permits of the gate have not ended",
             Failure::Limit => c"a table of fixed size is full",

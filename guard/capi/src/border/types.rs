@@ -13,7 +13,8 @@ pub const LW_REJECT: c_int = 1;
 pub const LW_E_ARGUMENT: c_int = -1;
 /// A structure's `size` is not one that this library knows.
 pub const LW_E_SIZE: c_int = -2;
-/// The permit has ended, the lock is not held, or another thread runs the request.
+/// The permit has ended, the lock is not held, another thread runs the request, or this thread runs
+/// one of another gate.
 pub const LW_E_STATE: c_int = -3;
 /// The gate was freed.
 pub const LW_E_CLOSED: c_int = -4;
@@ -79,6 +80,8 @@ pub const LW_R_OTHER: u32 = 12;
 
 /// Level of a log message: a defect of the library.
 pub const LW_LOG_ERROR: c_int = 1;
+/// Level of a log message: a wrong use by the program, logged once.
+pub const LW_LOG_WARNING: c_int = 2;
 /// Level of a log message: a change of state, such as a new gate.
 pub const LW_LOG_INFO: c_int = 3;
 

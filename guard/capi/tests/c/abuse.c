@@ -118,7 +118,11 @@ static void wrong_permits(lw_gate *gate) {
     EQUAL(LW_OK, lw_enter(&permit));
     EQUAL(LW_E_STATE, lw_enter(&permit));
     of.flags = LW_ARRIVE_ENTER;
-    EQUAL(LW_E_STATE, lw_arrive(gate, &of, &other)); /* This thread runs one. */
+    lw_gate *second;
+    lw_options settings = options();
+    EQUAL(LW_OK, lw_gate_new(&second, &settings));
+    EQUAL(LW_E_STATE, lw_arrive(second, &of, &other)); /* This thread runs one. */
+    EQUAL(LW_OK, lw_gate_free(second));
     EQUAL(LW_E_STATE, in_a_thread(finish_elsewhere, &permit));
     CHECK(lw_budget_left_ns() < LW_UNLIMITED);
     EQUAL(LW_OK, lw_leave(&permit));
@@ -132,6 +136,44 @@ static void wrong_permits(lw_gate *gate) {
     CHECK(lw_budget_left_ns() == LW_UNLIMITED);
     memset(&permit, 0xa5, sizeof permit);
     EQUAL(LW_E_STATE, lw_finish(&permit, LW_DONE));
+}
+
+static void count_message(void *user, int level, const char *message) {
+    CHECK(level == LW_LOG_WARNING && strstr(message, "lw_finish"));
+    ++*(int *)user;
+}
+
+/* A thread that forgets the end of a request stays protected, and hears of it. */
+static void forgotten_requests(void) {
+    lw_options settings = options();
+    lw_arrival of = arrival();
+    lw_permit permits[4], waiting;
+    lw_gate *gate;
+    char text[1 << 14];
+    int messages_of = 0;
+    EQUAL(LW_OK, lw_gate_new(&gate, &settings));
+    EQUAL(LW_OK, lw_log_set(count_message, &messages_of));
+    of.flags = LW_ARRIVE_ENTER;
+    for (int i = 0; i < 4; i++) EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permits[i]));
+    of.waited_ns = 2000000000;
+    EQUAL(LW_REJECT, lw_arrive(gate, &of, &waiting)); /* Two seconds old, of one. */
+    for (int i = 0; i < 4; i++) EQUAL(LW_E_STATE, lw_finish(&permits[i], LW_DONE));
+    CHECK(lw_budget_left_ns() == LW_UNLIMITED);
+    of = arrival();
+    of.flags = LW_ARRIVE_ENTER;
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permits[0]));
+    of.flags = 0;
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &waiting));
+    EQUAL(LW_E_STATE, lw_enter(&permits[1])); /* It has ended, and ends no other. */
+    EQUAL(LW_E_STATE, lw_enter(&permits[0]));
+    EQUAL(LW_OK, lw_enter(&waiting));
+    EQUAL(LW_E_STATE, lw_finish(&permits[0], LW_DONE));
+    EQUAL(LW_OK, lw_finish(&waiting, LW_DONE));
+    EQUAL(1, messages_of);
+    CHECK(lw_stats_json(gate, text, sizeof text) > 0);
+    CHECK(strstr(text, "\"abandoned\":5,") && strstr(text, "\"completed\":1,") && strstr(text, "\"in_flight\":0,"));
+    EQUAL(LW_OK, lw_log_set(NULL, NULL));
+    EQUAL(LW_OK, lw_gate_free(gate));
 }
 
 static void rejections(lw_gate *gate) {
@@ -505,6 +547,7 @@ int main(void) {
     wrong_gates();
     EQUAL(LW_OK, lw_gate_new(&gate, &of));
     wrong_permits(gate);
+    forgotten_requests();
     rejections(gate);
     locks(gate);
     requests_of_ending_threads(gate);
