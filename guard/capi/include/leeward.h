@@ -64,7 +64,10 @@
 /* Rejections are enforced. */
 #define LW_MODE_ENFORCE 0
 
-/* Every request is admitted; the counters show what would be rejected. */
+/*
+ Every request is admitted; the counters show what would be rejected. Not for `none`, `seda` and
+ `window`, which decide at clients.
+ */
 #define LW_MODE_SHADOW 1
 
 /* Rejections are enforced for `share_percent` of the tenants. */
@@ -256,9 +259,6 @@ typedef struct lw_sem {
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
-
-extern int pthread_setcancelstate(int state,
-                                  int *before);
 
 /*
  Makes a gate with `options` and stores it in `*gate`. On an error, `*gate` is NULL.

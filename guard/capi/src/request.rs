@@ -159,7 +159,7 @@ fn stop_running(running: Running) {
         return;
     };
     if let Some(request) = shard.permits.get(running.id) {
-        request.runner = 0;
+        request.leave();
         request.budget = account;
         let ran = clock::process().since(running.since);
         thread::has_run(ran);

@@ -35,7 +35,8 @@ pub const LW_E_INTERNAL: c_int = -11;
 
 /// Rejections are enforced.
 pub const LW_MODE_ENFORCE: u32 = 0;
-/// Every request is admitted; the counters show what would be rejected.
+/// Every request is admitted; the counters show what would be rejected. Not for `none`, `seda` and
+/// `window`, which decide at clients.
 pub const LW_MODE_SHADOW: u32 = 1;
 /// Rejections are enforced for `share_percent` of the tenants.
 pub const LW_MODE_SHARE: u32 = 2;
