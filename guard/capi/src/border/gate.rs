@@ -23,7 +23,8 @@ pub(crate) fn slot(gate: *const Gate) -> Result<&'static GateSlot, Failure> {
     GateSlot::at(gate.addr())
 }
 
-/// Makes a gate with `options` and stores it in `*gate`. On an error, `*gate` is NULL.
+/// Makes a gate with `options` and stores it in `*gate`. On an error, `*gate` is NULL. A gate takes
+/// about 5 MB, most of it for decisions that `lw_explain` tells of.
 ///
 /// `LW_E_ARGUMENT`: a setting is wrong; the log says which. `LW_E_LIMIT`: there are 64 gates.
 ///
