@@ -30,6 +30,8 @@ pub struct GateCounts {
     pub abandoned: u64,
     /// Requests that the gate would have rejected outside shadow mode ([`crate::Mode::Shadow`]).
     pub shadowed: u64,
+    /// Requests that a gate has let in and not counted as admitted, as shadow mode does.
+    pub(crate) let_in: u64,
     /// Requests that the shadow queue has completed, for the controller.
     pub(crate) modelled: u64,
     /// Header values that a front end could not parse.
@@ -49,7 +51,7 @@ impl GateCounts {
 
     /// Requests inside, which have not ended: admitted ones, and in shadow mode all others.
     pub fn in_flight(&self) -> u64 {
-        (self.admitted + self.shadowed).saturating_sub(self.completed + self.rejected_inside + self.abandoned)
+        (self.admitted + self.let_in).saturating_sub(self.completed + self.rejected_inside + self.abandoned)
     }
 
     pub(crate) fn add(&mut self, other: &GateCounts) {
@@ -62,6 +64,7 @@ impl GateCounts {
             (&mut self.rejected_inside, other.rejected_inside),
             (&mut self.abandoned, other.abandoned),
             (&mut self.shadowed, other.shadowed),
+            (&mut self.let_in, other.let_in),
             (&mut self.modelled, other.modelled),
             (&mut self.malformed, other.malformed),
         ];
@@ -79,8 +82,8 @@ impl GateCounts {
 pub struct ClassCounts {
     /// Admitted requests, by class.
     pub admitted: [u64; Class::COUNT as usize],
-    /// Requests that were let in only because of shadow mode, by class.
-    pub shadowed: [u64; Class::COUNT as usize],
+    /// Those that a gate has let in and not counted as admitted.
+    pub(crate) let_in: [u64; Class::COUNT as usize],
     /// Requests inside that have ended.
     pub ended: [u64; Class::COUNT as usize],
     /// Rejected requests, by class and number of the reason.
@@ -104,7 +107,7 @@ impl ClassCounts {
 
     /// Requests inside that have not ended, by class.
     pub fn in_flight(&self) -> Vec<u64> {
-        let entered = self.admitted.iter().zip(&self.shadowed).map(|(admitted, shadowed)| admitted + shadowed);
+        let entered = self.admitted.iter().zip(&self.let_in).map(|(admitted, let_in)| admitted + let_in);
         entered.zip(&self.ended).map(|(entered, ended)| entered.saturating_sub(*ended)).collect()
     }
 
@@ -112,9 +115,9 @@ impl ClassCounts {
     pub fn add(&mut self, other: &ClassCounts) {
         let rejected = self.rejected.iter_mut().flatten().zip(other.rejected.iter().flatten());
         let admitted = self.admitted.iter_mut().zip(&other.admitted);
-        let shadowed = self.shadowed.iter_mut().zip(&other.shadowed);
+        let let_in = self.let_in.iter_mut().zip(&other.let_in);
         let ended = self.ended.iter_mut().zip(&other.ended);
-        rejected.chain(admitted).chain(shadowed).chain(ended).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
+        rejected.chain(admitted).chain(let_in).chain(ended).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
     }
 }
 

@@ -185,7 +185,8 @@ impl Gate {
             }
             Err(_) => {
                 shard.counts.shadowed += 1;
-                shard.by_class.shadowed[usize::from(class)] += 1;
+                shard.counts.let_in += 1;
+                shard.by_class.let_in[usize::from(class)] += 1;
             }
         }
         Permit::shadow(self.clone(), index, (route, class), arrived)
