@@ -8,6 +8,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <leeward.h>
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,6 +53,13 @@ static const char *answer(struct connection *of) {
     return "ok\n";
 }
 
+/* Sends `*length` bytes, of which none are left then; false: the connection has ended. */
+static int send_all(const struct connection *of, const char *out, size_t *length) {
+    size_t count = *length;
+    *length = 0;
+    return count == 0 || send(of->fd, out, count, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)count;
+}
+
 /* Reads what there is and answers each line; false: the connection has ended. */
 static int readable(struct connection *of) {
     char out[sizeof "busy" * sizeof of->in]; /* The longest answer to each byte of `in`. */
@@ -64,11 +72,13 @@ static int readable(struct connection *of) {
         const char *text = answer(of);
         memcpy(out + length, text, strlen(text));
         length += strlen(text);
+        /* A result waits for no other request; a rejection, which takes no time, may. */
+        if (text[0] == 'o' && !send_all(of, out, &length)) return 0;
     }
     of->filled -= begin;
     memmove(of->in, of->in + begin, of->filled);
     if (of->filled == sizeof of->in) return 0;
-    return length == 0 || send(of->fd, out, length, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)length;
+    return send_all(of, out, &length);
 }
 
 static int listen_on(int port, long slo_us) {
@@ -76,6 +86,7 @@ static int listen_on(int port, long slo_us) {
     socklen_t length = sizeof address;
     int one = 1, fd = socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK, 0);
     setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
     if (slo_us > 0) { /* (5) a gate; stamps before listen, so that each connection inherits them */
         lw_options options = {.size = sizeof options, .slo_ns = (uint64_t)slo_us * 1000, .threads = 1};
         if (lw_gate_new(&gate, &options) != LW_OK || lw_stamp_enable(fd) != LW_OK) fail("leeward");

@@ -31,7 +31,10 @@
 /* A structure's `size` is not one that this library knows. */
 #define LW_E_SIZE -2
 
-/* The permit has ended, the lock is not held, or another thread runs the request. */
+/*
+ The permit has ended, the lock is not held, another thread runs the request, or this thread runs
+ one of another gate.
+ */
 #define LW_E_STATE -3
 
 /* The gate was freed. */
@@ -61,7 +64,10 @@
 /* Rejections are enforced. */
 #define LW_MODE_ENFORCE 0
 
-/* Every request is admitted; the counters show what would be rejected. */
+/*
+ Every request is admitted; the counters show what would be rejected. Not for `none`, `seda` and
+ `window`, which decide at clients.
+ */
 #define LW_MODE_SHADOW 1
 
 /* Rejections are enforced for `share_percent` of the tenants. */
@@ -121,6 +127,9 @@
 /* Level of a log message: a defect of the library. */
 #define LW_LOG_ERROR 1
 
+/* Level of a log message: a wrong use by the program, logged once. */
+#define LW_LOG_WARNING 2
+
 /* Level of a log message: a change of state, such as a new gate. */
 #define LW_LOG_INFO 3
 
@@ -176,12 +185,14 @@ typedef struct lw_stamp {
     uint64_t since_ns;
     /* Requests that arrived since the last read. */
     uint32_t requests;
-    /* Requests that arrived between the two reads before. */
-    uint32_t expected;
+    /* Bytes that were read for them; 0: unknown. */
+    uint32_t bytes;
+    /* Bytes of a request, as learnt; 0: unknown. */
+    uint32_t size;
     /* 1 if the last read filled its buffer. */
-    uint32_t filled;
-    /* 0. */
-    uint32_t reserved;
+    uint16_t filled;
+    /* Not 0 if a read has brought several requests lately. */
+    uint16_t pipelines;
 } lw_stamp;
 
 /* A request that arrives. Members that are 0 are unknown. */
@@ -250,7 +261,8 @@ extern "C" {
 #endif // __cplusplus
 
 /*
- Makes a gate with `options` and stores it in `*gate`. On an error, `*gate` is NULL.
+ Makes a gate with `options` and stores it in `*gate`. On an error, `*gate` is NULL. A gate takes
+ about 5 MB, most of it for decisions that `lw_explain` tells of.
 
  `LW_E_ARGUMENT`: a setting is wrong; the log says which. `LW_E_LIMIT`: there are 64 gates.
  */
@@ -360,6 +372,9 @@ ssize_t lw_recv(int fd,
 /*
  Updates a connection's stamp after the program's own `recvmsg` with room for control messages.
  `filled`: the read filled its buffers.
+
+ How many bytes came is unknown, unlike for `lw_recv`: each request of a client that does not
+ wait for answers then counts as received when the socket was last empty.
  */
 int lw_stamp_note(struct lw_stamp *stamp,
                   const struct msghdr *message,
@@ -369,7 +384,12 @@ int lw_stamp_note(struct lw_stamp *stamp,
  Decides about a request that has arrived: `LW_ADMIT`, `LW_REJECT`, or an error, after which the
  program should serve the request as if there were no gate.
 
- After `LW_ADMIT`, `lw_finish` must follow. Any thread may call it.
+ After `LW_ADMIT`, `lw_finish` must follow. Any thread may call it, once none runs the request.
+
+ A thread runs one request. If it still runs one of this gate, `LW_ARRIVE_ENTER` ends that as
+ abandoned; the log says so once. `LW_E_STATE`: it runs one of another gate. `LW_E_LIMIT`: the
+ gate has no place for more permits. `LW_E_CLOSED`, `LW_E_FORKED`: the gate is none of this
+ process any more. `LW_E_ARGUMENT`, `LW_E_SIZE`: `arrival` is wrong.
  */
 int lw_arrive(struct lw_gate *gate,
               const struct lw_arrival *arrival,
@@ -377,8 +397,9 @@ int lw_arrive(struct lw_gate *gate,
 
 /*
  This thread runs the request from now on: locks charge its budget, and its time counts as the
- request's cost. The time since `lw_arrive` counts as a queue, the first time.
- `LW_E_STATE`: the thread runs another one, or another thread runs this one.
+ request's cost. The time since `lw_arrive` counts as a queue, the first time. Another request
+ that the thread runs ends as for `lw_arrive`.
+ `LW_E_STATE`: that is of another gate, or a thread runs this one.
  */
 int lw_enter(const struct lw_permit *permit);
 

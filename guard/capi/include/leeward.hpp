@@ -22,6 +22,7 @@ inline void check(int code) {
 }
 
 /// An admitted request, or a rejection. Ends as abandoned with its scope, unless it was finished.
+/// Leave it before another thread gets it: while a thread runs a request, no other can end it.
 class permit {
     lw_permit of_{};
 

@@ -1,6 +1,13 @@
 set(PACKAGE_VERSION "@VERSION@")
 # The interface changes with each minor version before 1.0.
-if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _leeward_interface "${PACKAGE_VERSION}")
+set(_leeward_wanted "${PACKAGE_FIND_VERSION_MAJOR}.${PACKAGE_FIND_VERSION_MINOR}")
+if(PACKAGE_FIND_VERSION_COUNT EQUAL 1)
+    string(REGEX REPLACE "\\..*" "" _leeward_interface "${_leeward_interface}")
+    set(_leeward_wanted "${PACKAGE_FIND_VERSION_MAJOR}")
+endif()
+if(PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION OR
+   (PACKAGE_FIND_VERSION AND NOT _leeward_wanted VERSION_EQUAL _leeward_interface))
     set(PACKAGE_VERSION_COMPATIBLE FALSE)
 else()
     set(PACKAGE_VERSION_COMPATIBLE TRUE)

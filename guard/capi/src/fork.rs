@@ -5,7 +5,7 @@
 //! process was copied, so a child must not touch the parent's gates; it may make its own.
 #![allow(unsafe_code)]
 
-use crate::status::{Failure, caught};
+use crate::status::{Failure, uncancelled};
 use crate::{log, thread};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -50,7 +50,7 @@ pub(crate) fn hold() -> Option<Held> {
 
 /// Runs the body of a C function that changes what all threads share. A fork waits until it ends.
 pub(crate) fn shared_change(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
-    caught(|| {
+    uncancelled(|| {
         log::install_panic_hook();
         thread::number();
         install()?;

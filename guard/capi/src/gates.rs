@@ -6,11 +6,14 @@ use crate::slots::{PermitTable, TABLES};
 use crate::status::Failure;
 use leeward_admin::Admin;
 use leeward_gate::Gate;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 /// Largest number of gates of a process at a time.
 const GATES: usize = 64;
+
+/// How often a place is used anew by child processes, each of which finds its ancestors' gates.
+const LIVES: usize = 16;
 
 /// No gate.
 const FREE: u32 = 0;
@@ -26,7 +29,15 @@ pub(crate) struct GateSlot {
     state: AtomicU32,
     /// Process that made the gate ([`fork::generation`]).
     process: AtomicU32,
-    shards: OnceLock<Box<[GateShard]>>,
+    /// That of this process, and those of ancestors: threads of theirs may have held any lock.
+    bodies: [OnceLock<Box<Body>>; LIVES],
+    /// Number of the body in use.
+    life: AtomicUsize,
+}
+
+/// What locks protect in a place.
+struct Body {
+    shards: Box<[GateShard]>,
     admin: Mutex<Option<Admin>>,
 }
 
@@ -46,24 +57,45 @@ impl GateSlot {
         GateSlot {
             state: AtomicU32::new(FREE),
             process: AtomicU32::new(0),
-            shards: OnceLock::new(),
-            admin: Mutex::new(None),
+            bodies: [const { OnceLock::new() }; LIVES],
+            life: AtomicUsize::new(0),
         }
     }
 
-    /// Puts a gate into a free place, and returns the place.
+    /// Puts a gate into a free place, or else into one with a gate of an ancestor, which this
+    /// process can't use; returns the place.
     pub(crate) fn open(gate: &Gate) -> Result<&'static GateSlot, Failure> {
-        let claim = |slot: &&GateSlot| {
-            slot.state.compare_exchange(FREE, CHANGING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        GateSlot::open_in(gate, fork::generation())
+    }
+
+    fn open_in(gate: &Gate, process: u32) -> Result<&'static GateSlot, Failure> {
+        let is_claimed = |slot: &GateSlot, from| {
+            slot.state.compare_exchange(from, CHANGING, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
-        let slot = TABLE.iter().find(claim).ok_or(Failure::Limit)?;
+        let is_free = |slot: &&GateSlot| is_claimed(slot, FREE);
+        // One that an ancestor's thread was changing stays so.
+        let is_foreign = |slot: &&GateSlot| {
+            slot.is_foreign(process) && slot.life.load(Ordering::Relaxed) + 1 < LIVES && is_claimed(slot, OPEN)
+        };
+        let slot = TABLE.iter().find(is_free).or_else(|| TABLE.iter().find(is_foreign)).ok_or(Failure::Limit)?;
+        let mut life = slot.life.load(Ordering::Relaxed);
+        if slot.is_foreign(process) && slot.bodies[life].get().is_some() && life + 1 < LIVES {
+            life += 1;
+            slot.life.store(life, Ordering::Relaxed);
+        }
         let shard = |number| GateShard(Mutex::new(ShardState { gate: None, permits: PermitTable::new(number) }));
-        for shard in slot.shards.get_or_init(|| (0..TABLES).map(shard).collect()) {
+        let body = || Box::new(Body { shards: (0..TABLES).map(shard).collect(), admin: Mutex::new(None) });
+        for shard in &slot.bodies[life].get_or_init(body).shards {
             shard.lock().gate = Some(gate.clone());
         }
-        slot.process.store(fork::generation(), Ordering::Relaxed);
+        slot.process.store(process, Ordering::Relaxed);
         slot.state.store(OPEN, Ordering::Release);
         Ok(slot)
+    }
+
+    /// Whether the place was used last by another process than this.
+    fn is_foreign(&self, process: u32) -> bool {
+        self.process.load(Ordering::Relaxed) != process
     }
 
     /// The place at this address, whatever it contains.
@@ -90,18 +122,19 @@ impl GateSlot {
     /// Part `number` of an open gate of this process.
     #[inline]
     pub(crate) fn shard(&self, number: usize) -> Result<MutexGuard<'_, ShardState>, Failure> {
-        Ok(self.open_shards()?[number % TABLES].lock())
+        Ok(self.open_body()?.shards[number % TABLES].lock())
     }
 
     #[inline]
-    fn open_shards(&self) -> Result<&[GateShard], Failure> {
+    fn open_body(&self) -> Result<&Body, Failure> {
         if self.state.load(Ordering::Acquire) != OPEN {
             return Err(Failure::Closed);
         }
-        if self.process.load(Ordering::Relaxed) != fork::generation() {
+        if self.is_foreign(fork::generation()) {
             return Err(Failure::Forked);
         }
-        self.shards.get().map(|shards| &**shards).ok_or(Failure::Closed)
+        let body = self.bodies.get(self.life.load(Ordering::Relaxed)).and_then(OnceLock::get);
+        body.map(|body| &**body).ok_or(Failure::Closed)
     }
 
     /// The gate.
@@ -111,17 +144,16 @@ impl GateSlot {
 
     /// The gate's admin port.
     pub(crate) fn admin(&self) -> Result<MutexGuard<'_, Option<Admin>>, Failure> {
-        self.open_shards()?;
-        let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner);
+        let admin = self.open_body()?.admin.lock().unwrap_or_else(PoisonError::into_inner);
         // Another thread may have freed the gate meanwhile; it ends the port under this lock.
-        self.open_shards()?;
+        self.open_body()?;
         Ok(admin)
     }
 
     /// Frees the gate, unless a permit of it has not ended. Ends its admin port.
     pub(crate) fn free(&self) -> Result<(), Failure> {
-        let shards = self.open_shards()?;
-        let mut states: Vec<_> = shards.iter().map(GateShard::lock).collect();
+        let body = self.open_body()?;
+        let mut states: Vec<_> = body.shards.iter().map(GateShard::lock).collect();
         if states.iter().any(|state| state.permits.len() > 0) {
             return Err(Failure::Busy);
         }
@@ -131,7 +163,7 @@ impl GateSlot {
         }
         let gates: Vec<_> = states.iter_mut().map(|state| state.gate.take()).collect();
         drop(states);
-        let admin = self.admin.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let admin = body.admin.lock().unwrap_or_else(PoisonError::into_inner).take();
         drop((admin, gates));
         self.state.store(FREE, Ordering::Release);
         Ok(())
@@ -175,6 +207,13 @@ mod tests {
             assert_eq!(error, Failure::Limit);
             assert_eq!(open.len(), GATES);
             open.into_iter().for_each(|slot| slot.free().unwrap());
+        }
+        // Ancestors that never free theirs leave places for a child's, and stay recognised.
+        for ancestor in 1..LIVES as u32 {
+            let process = fork::generation().wrapping_sub(ancestor);
+            let open: Vec<_> = (0..GATES).map(|_| GateSlot::open_in(&gate, process).unwrap()).collect();
+            assert!(open.iter().all(|slot| slot.gate().err() == Some(Failure::Forked)));
+            assert_eq!(GateSlot::open_in(&gate, process).err(), Some(Failure::Limit));
         }
     }
 }

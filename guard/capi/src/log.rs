@@ -2,8 +2,10 @@
 //! not contain the messages.
 #![allow(unsafe_code)]
 
+use crate::border::cancel::Uncancelled;
 use crate::thread;
 use std::ffi::{CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 /// Function of the program that takes a message.
@@ -15,6 +17,8 @@ pub(crate) type LogFunction = unsafe extern "C" fn(user: *mut c_void, level: c_i
 pub(crate) enum Level {
     /// A defect of the library.
     Error = 1,
+    /// A wrong use by the program.
+    Warning = 2,
     /// A change of state, such as a new gate.
     Info = 3,
 }
@@ -36,11 +40,20 @@ pub(crate) fn set(function: Option<LogFunction>, user: *mut c_void) {
     *TARGET.lock().unwrap_or_else(PoisonError::into_inner) = function.map(|function| Target { function, user });
 }
 
+/// Gives a message as [`message`] does, unless it was given before.
+pub(crate) fn once(given: &AtomicBool, level: Level, text: &str) {
+    if !given.swap(true, Ordering::Relaxed) {
+        message(level, text);
+    }
+}
+
 /// Gives a message to the program's function, if there is one.
 pub(crate) fn message(level: Level, text: &str) {
     // Copied, so that the function may set another one.
     let target = *TARGET.lock().unwrap_or_else(PoisonError::into_inner);
     let (Some(target), Ok(text)) = (target, CString::new(text.replace('\0', " "))) else { return };
+    // It may write, and is called by requests, too.
+    let _uncancelled = Uncancelled::new();
     // SAFETY: the program promises that the function may be called by any thread with this pointer.
     unsafe { (target.function)(target.user, level as c_int, text.as_ptr()) }
 }

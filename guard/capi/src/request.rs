@@ -1,7 +1,8 @@
 //! The way of a request: it arrives, threads run it, it ends. Does not contain pointers of C.
 
 use crate::gates::GateSlot;
-use crate::slots::{AdmittedRequest, table_of};
+use crate::log::{self, Level};
+use crate::slots::table_of;
 use crate::status::Failure;
 use crate::thread::{self, Running};
 use leeward_core::units::{Nanos, Time};
@@ -9,7 +10,13 @@ use leeward_gate::{Outcome, Permit, Rejection, RequestInfo};
 use leeward_runtime::budget::{self, RequestBudget};
 use leeward_runtime::clock;
 use std::cell::Cell;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+/// Wrong uses that were logged.
+static OTHER_GATE: AtomicBool = AtomicBool::new(false);
+static FORGOTTEN: AtomicBool = AtomicBool::new(false);
+static ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
 /// Answer to a request that has arrived.
 pub(crate) enum Admission {
@@ -21,8 +28,8 @@ pub(crate) enum Admission {
 /// Decides about a request. `runs`: this thread runs it from now on, if it is admitted.
 #[inline]
 pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs: bool) -> Result<Admission, Failure> {
-    if runs && !may_run() {
-        return Err(Failure::State);
+    if runs {
+        prepare(slot.number())?;
     }
     let number = thread::number();
     let mut shard = slot.shard(number as usize)?;
@@ -49,10 +56,10 @@ pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs
 
 /// Makes the calling thread run the request: locks then charge its budget.
 pub(crate) fn enter(gate: u32, id: u64) -> Result<(), Failure> {
-    if !may_run() {
-        return Err(Failure::State);
-    }
     let slot = GateSlot::numbered(gate)?;
+    // What can't be entered ends no other request.
+    slot.shard(table_of(id))?.permits.get(id).filter(|request| request.runner == 0).ok_or(Failure::State)?;
+    prepare(gate)?;
     let mut shard = slot.shard(table_of(id))?;
     let request = shard.permits.get(id).filter(|request| request.runner == 0).ok_or(Failure::State)?;
     let now = clock::process();
@@ -90,11 +97,47 @@ impl Drop for ThreadEnd {
     }
 }
 
-/// Whether this thread can take up a request: it runs none, and is not so far in its end that
-/// nothing of ours would leave the request.
+/// Prepares this thread to take up a request of `gate`. A request of that gate which it still runs
+/// was forgotten, and ends here.
+///
+/// # Errors
+/// The thread runs a request of another gate, or is so far in its end that nothing of ours would
+/// leave the request.
 #[inline]
-fn may_run() -> bool {
-    thread::running().is_none() && (IS_REGISTERED.with(Cell::get) || register())
+fn prepare(gate: u32) -> Result<(), Failure> {
+    if let Some(running) = thread::running() {
+        replace(running, gate)?;
+    }
+    if IS_REGISTERED.with(Cell::get) || register() { Ok(()) } else { Err(Failure::State) }
+}
+
+/// Ends a request as abandoned whose thread takes up another one. For how long it ran, nobody
+/// knows.
+#[cold]
+fn replace(running: Running, gate: u32) -> Result<(), Failure> {
+    if running.gate != gate {
+        log::once(
+            &OTHER_GATE,
+            Level::Warning,
+            "LW_E_STATE: a thread takes up a request while it runs one of another gate; call lw_leave before",
+        );
+        return Err(Failure::State);
+    }
+    thread::set_running(None);
+    budget::replace_running(RequestBudget::none());
+    let slot = GateSlot::numbered(gate)?;
+    let mut shard = slot.shard(table_of(running.id))?;
+    shard.permits.remove(running.id, |permit| {
+        let now = permit.gate().time_at(clock::process());
+        permit.end_at(now, Outcome::Abandoned);
+    });
+    drop(shard);
+    log::once(
+        &FORGOTTEN,
+        Level::Warning,
+        "a thread takes up a request while it runs another one, which ends as abandoned: lw_finish or lw_leave is missing",
+    );
+    Ok(())
 }
 
 #[cold]
@@ -116,7 +159,7 @@ fn stop_running(running: Running) {
         return;
     };
     if let Some(request) = shard.permits.get(running.id) {
-        request.runner = 0;
+        request.leave();
         request.budget = account;
         let ran = clock::process().since(running.since);
         thread::has_run(ran);
@@ -130,8 +173,16 @@ pub(crate) fn finish(gate: u32, id: u64, outcome: Outcome) -> Result<(), Failure
     let slot = GateSlot::numbered(gate)?;
     let running = thread::running().filter(|of| (of.gate, of.id) == (gate, id));
     let mut shard = slot.shard(table_of(id))?;
-    let is_free = |request: &&mut AdmittedRequest| request.runner == 0 || running.is_some();
-    let request = shard.permits.get(id).filter(is_free).ok_or(Failure::State)?;
+    let request = shard.permits.get(id).ok_or(Failure::State)?;
+    if request.runner != 0 && running.is_none() {
+        drop(shard);
+        log::once(
+            &ELSEWHERE,
+            Level::Warning,
+            "LW_E_STATE: a thread ends a request that another thread runs; call lw_leave there before",
+        );
+        return Err(Failure::State);
+    }
     let now = clock::process();
     let (mut budget, mut ran, waited) = (request.budget, request.ran, request.waited);
     if let Some(running) = running {

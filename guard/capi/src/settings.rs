@@ -93,6 +93,9 @@ mod tests {
         assert!(error(GateSettings { mode: 3, ..SLO }).contains("mode"));
         assert!(error(GateSettings { share_percent: 5, ..SLO }).contains("mode"));
         assert!(error(GateSettings { mode: 2, share_percent: 101, ..SLO }).contains("mode"));
+        for controller in ["none", "seda", "window"] {
+            assert!(error(GateSettings { controller, mode: 1, ..SLO }).contains("no shadow mode"));
+        }
         assert!(error(GateSettings { controller: "wave", ..SLO }).contains("wave"));
         assert!(error(GateSettings { params: "x", ..SLO }).contains("name=value"));
         assert!(error(GateSettings { params: "x=1", ..SLO }).contains("no parameter"));

@@ -56,10 +56,21 @@ impl AdmittedRequest {
     /// waited for that; zero if a thread has run it before.
     pub(crate) fn start(&mut self, now: Time) -> Nanos {
         let Some(permit) = &mut self.permit else { return Nanos::ZERO };
+        permit.resume();
         let now = permit.gate().time_at(now);
         let waited = permit.record_start(now);
         self.waited += waited;
         waited
+    }
+}
+
+impl AdmittedRequest {
+    /// Its thread leaves the request, which then occupies none.
+    pub(crate) fn leave(&mut self) {
+        self.runner = 0;
+        if let Some(permit) = &mut self.permit {
+            permit.suspend();
+        }
     }
 }
 

@@ -20,13 +20,18 @@ pub struct Stamp {
     pub since_ns: u64,
     /// Requests that arrived since the last read.
     pub requests: u32,
-    /// Requests that arrived between the two reads before.
-    pub expected: u32,
+    /// Bytes that were read for them; 0: unknown.
+    pub bytes: u32,
+    /// Bytes of a request, as learnt; 0: unknown.
+    pub size: u32,
     /// 1 if the last read filled its buffer.
-    pub filled: u32,
-    /// 0.
-    pub reserved: u32,
+    pub filled: u16,
+    /// Not 0 if a read has brought several requests lately.
+    pub pipelines: u16,
 }
+
+/// Reads with one request after which a connection no longer counts as one that pipelines.
+const MEMORY: u16 = 1_024;
 
 /// A control message of the level `SOL_SOCKET`.
 struct ControlMessage<'a> {
@@ -81,26 +86,60 @@ pub(crate) fn passed(control: &[u64]) -> impl Iterator<Item = i32> {
     })
 }
 
-/// Updates a connection's stamp after a read at `now`; times are nanoseconds since the epoch.
-///
-/// `filled`: the read filled its buffer, so the socket may have more. `awake_since`: the thread has
-/// not slept since then. It would have slept no longer if bytes had come earlier.
-pub(crate) fn after_read(stamp: &mut Stamp, received_ns: u64, now: u64, filled: bool, awake_since: u64) {
-    if stamp.filled == 0 {
-        stamp.since_ns = stamp.read_ns.max(awake_since);
-    }
-    stamp.received_ns = received_ns;
-    stamp.read_ns = now;
-    // A read may bring a part of a request only.
-    if stamp.requests > 0 {
-        stamp.expected = stamp.requests;
-    }
-    (stamp.requests, stamp.filled) = (0, u32::from(filled));
+/// A read that brought bytes; times are nanoseconds since the epoch.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Read {
+    pub(crate) received_ns: u64,
+    pub(crate) now: u64,
+    /// Number of bytes; 0: unknown.
+    pub(crate) bytes: usize,
+    /// The read filled its buffer, so the socket may have more.
+    pub(crate) filled: bool,
+    /// The thread would have read earlier bytes before ([`crate::thread::not_before`]).
+    pub(crate) not_before: u64,
 }
 
-/// Whether [`next_request`] will spread requests, so that `awake_since` counts.
-pub(crate) fn is_spread(stamp: &Stamp) -> bool {
-    stamp.expected.max(stamp.requests) > 1
+/// Updates a connection's stamp after a read.
+pub(crate) fn after_read(stamp: &mut Stamp, read: &Read) {
+    if stamp.filled == 0 {
+        stamp.since_ns = stamp.read_ns.max(read.not_before);
+    }
+    settle(stamp);
+    stamp.bytes = stamp.bytes.saturating_add(u32::try_from(read.bytes).unwrap_or(u32::MAX));
+    (stamp.received_ns, stamp.read_ns, stamp.filled) = (read.received_ns, read.now, u16::from(read.filled));
+}
+
+/// Learns the size of a request from those of the last read, and returns it. In doubt it is too
+/// small: more requests are then expected in a read, and each looks older, never younger.
+pub(crate) fn settle(stamp: &mut Stamp) -> Option<u32> {
+    // A read may bring a part of a request only, whose bytes count for it.
+    let size = stamp.bytes.checked_div(stamp.requests)?;
+    stamp.pipelines = if stamp.requests > 1 { MEMORY } else { stamp.pipelines.saturating_sub(1) };
+    stamp.size = match stamp.size {
+        0 => size,
+        // A client that waits for answers sends one request, of whatever size.
+        known if stamp.pipelines == 0 => known.max(size),
+        known => smaller(known, size),
+    };
+    (stamp.requests, stamp.bytes) = (0, 0);
+    Some(size)
+}
+
+/// The smaller size at once, and slowly a larger one.
+pub(crate) fn smaller(known: u32, size: u32) -> u32 {
+    if size > known { known + (size - known).div_ceil(8) } else { size }
+}
+
+/// Requests that the last read has brought, as far as their size tells.
+fn expected(stamp: &Stamp) -> u32 {
+    stamp.bytes.checked_div(stamp.size).unwrap_or(0).max(stamp.requests)
+}
+
+/// Whether [`next_request`] may spread the requests of a read of so many bytes, so that sleeps
+/// count. The stamp is settled.
+pub(crate) fn is_spread(stamp: &Stamp, bytes: usize) -> bool {
+    let bytes = bytes.saturating_add(stamp.bytes as usize);
+    stamp.pipelines > 0 || bytes.checked_div(stamp.size as usize).is_some_and(|count| count > 1)
 }
 
 /// Updates a connection's stamp after a read that found the socket empty.
@@ -113,16 +152,19 @@ pub(crate) fn after_empty_read(stamp: &mut Stamp, now: u64) {
 /// The kernel keeps only the newest time of bytes that it holds, which a client that doesn't wait
 /// for answers makes too young: the longer the server is away, the more requests one read brings.
 /// Of several, the last has that time. The others are taken as spread over the time since the
-/// socket was empty, as far as the thread has been awake.
+/// socket was empty, as far as the thread has been awake. Where nothing tells how many there are,
+/// each may be the oldest.
 pub(crate) fn next_request(stamp: &mut Stamp) -> u64 {
     stamp.requests = stamp.requests.saturating_add(1);
-    let (number, count) = (stamp.requests, stamp.expected.max(stamp.requests));
     let (since, received) = (stamp.since_ns, stamp.received_ns);
     // A wall clock may have been set in between.
     if since == 0 || since >= received {
         return received;
     }
-    let part = u128::from(received - since) * u128::from(number) / u128::from(count);
+    if stamp.bytes == 0 && stamp.pipelines > 0 {
+        return since;
+    }
+    let part = u128::from(received - since) * u128::from(stamp.requests) / u128::from(expected(stamp));
     since + part as u64
 }
 
@@ -161,47 +203,113 @@ mod tests {
         assert_eq!((parse(&odd), parse(&[32, stamp[1], 5, 1_000_000_000])), (0, 0));
     }
 
+    fn read(stamp: &mut Stamp, received_ns: u64, now: u64, bytes: usize) {
+        after_read(stamp, &Read { received_ns, now, bytes, ..Read::default() });
+    }
+
     #[test]
     fn requests_of_one_read_are_spread_over_the_time_since_the_last() {
         let mut stamp = Stamp::default();
-        after_read(&mut stamp, 1_000, 1_010, false, 0);
+        read(&mut stamp, 1_000, 1_010, 20);
         assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [1_000, 1_000], "nothing is known yet");
-        after_read(&mut stamp, 3_010, 4_000, false, 0);
-        // As many as in the read before: two.
+        read(&mut stamp, 3_010, 4_000, 20);
         assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [2_010, 3_010]);
         assert_eq!(next_request(&mut stamp), 3_010, "one more than expected");
-        after_read(&mut stamp, 4_300, 5_000, true, 0);
-        assert_eq!(next_request(&mut stamp), 4_100);
-        after_read(&mut stamp, 4_900, 6_000, false, 0);
-        assert_eq!((stamp.since_ns, next_request(&mut stamp)), (4_000, 4_900), "the first read left some");
+        let filling = Read { received_ns: 4_300, now: 5_000, bytes: 18, filled: true, not_before: 0 };
+        after_read(&mut stamp, &filling);
+        assert_eq!(next_request(&mut stamp), 4_100, "three of six bytes, as the last ones");
+        read(&mut stamp, 4_900, 6_000, 18);
+        assert_eq!((stamp.since_ns, next_request(&mut stamp)), (4_000, 4_450), "the first read left some");
         after_empty_read(&mut stamp, 7_000);
-        after_read(&mut stamp, 7_500, 8_000, false, 0);
-        assert_eq!(next_request(&mut stamp), 7_500, "a client that waits for answers has the kernel's time");
+        read(&mut stamp, 7_500, 8_000, 18);
+        assert_eq!(next_request(&mut stamp), 7_500, "one of this size came in each of the reads before");
+    }
+
+    /// A server that was fast reads one request at a time. Then it is away, and one read brings
+    /// eleven: the first is as old as the socket has been full.
+    #[test]
+    fn many_requests_after_one_are_as_old_as_their_bytes_tell() {
+        let mut stamp = Stamp::default();
+        for at in 1..=3 {
+            read(&mut stamp, at * 1_000, at * 1_000 + 10, 20);
+            assert_eq!(next_request(&mut stamp), at * 1_000, "a client that waits has the kernel's time");
+        }
+        read(&mut stamp, 14_010, 14_020, 11 * 20);
+        let times: Vec<u64> = (0..11).map(|_| next_request(&mut stamp)).collect();
+        assert_eq!(times, (1..=11).map(|number| 3_010 + number * 1_000).collect::<Vec<_>>());
+        // One of them is large: the others are not younger for that.
+        for size in [20, 500, 20] {
+            read(&mut stamp, 15_000, 15_000, size);
+            next_request(&mut stamp);
+        }
+        read(&mut stamp, 26_000, 26_010, 11 * 20);
+        assert_eq!(next_request(&mut stamp), 16_000);
+    }
+
+    #[test]
+    fn a_client_that_waits_for_answers_has_the_kernels_time_whatever_it_sends() {
+        let mut stamp = Stamp::default();
+        let mut late = 0;
+        for at in 1..=100_u64 {
+            let size = [540, 20, 27, 300][at as usize % 4];
+            read(&mut stamp, at * 1_000, at * 1_000 + 10, size);
+            late += u32::from(next_request(&mut stamp) < at * 1_000);
+        }
+        // The first large one could have been many small ones.
+        assert_eq!(late, 1);
+    }
+
+    #[test]
+    fn a_request_in_many_pieces_is_as_old_as_its_last_byte() {
+        let mut stamp = Stamp::default();
+        for at in 1..=40_u64 {
+            read(&mut stamp, at * 1_000, at * 1_000 + 10, 1_448);
+            if at % 8 == 0 {
+                assert_eq!(next_request(&mut stamp), at * 1_000);
+            }
+        }
+    }
+
+    #[test]
+    fn without_bytes_a_client_that_pipelines_is_taken_as_early() {
+        let mut stamp = Stamp::default();
+        read(&mut stamp, 1_000, 1_010, 0);
+        assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [1_000, 1_000]);
+        for at in [5_000, 9_000] {
+            let since = stamp.read_ns;
+            read(&mut stamp, at, at + 10, 0);
+            assert_eq!(next_request(&mut stamp), since);
+        }
     }
 
     #[test]
     fn a_thread_that_slept_makes_no_request_old() {
         let mut stamp = Stamp::default();
-        after_read(&mut stamp, 1_000, 1_010, false, 0);
+        read(&mut stamp, 1_000, 1_010, 200);
         for _ in 0..10 {
             next_request(&mut stamp);
         }
-        assert!(is_spread(&stamp));
+        settle(&mut stamp);
+        assert!(is_spread(&stamp, 20));
         after_empty_read(&mut stamp, 1_020);
         // Ten seconds later: the thread woke for these bytes.
-        after_read(&mut stamp, 10_000_001_000, 10_000_001_100, false, 10_000_001_100);
+        let woken = Read { received_ns: 10_000_001_000, now: 10_000_001_100, bytes: 200, ..Read::default() };
+        after_read(&mut stamp, &Read { not_before: woken.now, ..woken });
         assert_eq!(next_request(&mut stamp), 10_000_001_000);
-        after_read(&mut stamp, 10_000_003_000, 10_000_003_100, false, 10_000_001_000);
-        assert!(!is_spread(&stamp), "one request came in the read before");
-        assert_eq!(next_request(&mut stamp), 10_000_003_000);
+        let mut fresh = Stamp::default();
+        read(&mut fresh, 1_000, 1_010, 20);
+        next_request(&mut fresh);
+        settle(&mut fresh);
+        assert!(!is_spread(&fresh, 20), "one request comes at a time");
+        assert!(is_spread(&fresh, 40));
     }
 
     #[test]
     fn without_a_stamp_or_after_a_step_of_the_clock_nothing_is_spread() {
-        let mut stamp = Stamp { read_ns: 9_000, requests: 4, ..Stamp::default() };
-        after_read(&mut stamp, 0, 9_500, false, 0);
+        let mut stamp = Stamp { read_ns: 9_000, requests: 4, bytes: 80, ..Stamp::default() };
+        read(&mut stamp, 0, 9_500, 80);
         assert_eq!(next_request(&mut stamp), 0);
-        after_read(&mut stamp, 2_000, 2_100, false, 0);
+        read(&mut stamp, 2_000, 2_100, 80);
         assert_eq!(next_request(&mut stamp), 2_000);
     }
 
@@ -215,12 +323,15 @@ mod tests {
     proptest! {
         /// Of any reads and requests, a time is between the last empty socket and the newest byte.
         #[test]
-        fn a_request_is_never_older_than_the_empty_socket(steps in prop::collection::vec((0..3_u8, 0..100_u64, any::<bool>()), 0..60)) {
+        fn a_request_is_never_older_than_the_empty_socket(steps in prop::collection::vec((0..3_u8, 0..100_u64, any::<bool>(), 0..300_usize), 0..60)) {
             let (mut stamp, mut now) = (Stamp::default(), 1_000);
-            for (kind, passed, filled) in steps {
+            for (kind, passed, filled, bytes) in steps {
                 now += passed;
                 match kind {
-                    0 => after_read(&mut stamp, now - passed / 2, now, filled, now - now % 64),
+                    0 => {
+                        let received_ns = now - passed / 2;
+                        after_read(&mut stamp, &Read { received_ns, now, bytes, filled, not_before: now - now % 64 });
+                    }
                     1 => after_empty_read(&mut stamp, now),
                     _ => {
                         let (before, at) = (stamp, next_request(&mut stamp));

@@ -1,5 +1,6 @@
 //! Result codes of the C functions. Does not contain the functions.
 
+use crate::border::cancel::Uncancelled;
 use std::ffi::CStr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -11,7 +12,8 @@ pub(crate) enum Failure {
     Argument = -1,
     /// A structure's `size` is not one that this library knows.
     Size = -2,
-    /// The permit has ended, the lock is not held, or another thread runs the request.
+    /// The permit has ended, the lock is not held, another thread runs the request, or this thread
+    /// runs one of another gate.
     State = -3,
     /// The gate was freed.
     Closed = -4,
@@ -50,7 +52,9 @@ impl Failure {
         match self {
             Failure::Argument => c"an argument is NULL or out of range",
             Failure::Size => c"the structure's size is unknown to this library",
-            Failure::State => c"the permit has ended, the lock is not held, or another thread runs the request",
+            Failure::State => {
+                c"the permit has ended, the lock is not held, another thread runs the request, or this thread runs one of another gate"
+            },
             Failure::Closed => c"the gate was freed",
             Failure::Busy => c"the lock is held, or permits of the gate have not ended",
             Failure::Limit => c"a table of fixed size is full",
@@ -73,7 +77,15 @@ pub(crate) fn text(code: i32) -> &'static CStr {
     }
 }
 
-/// Runs the body of a C function; a panic becomes [`Failure::Internal`].
+/// Runs the body of a C function, in which the thread can't be cancelled; a panic becomes
+/// [`Failure::Internal`].
+pub(crate) fn uncancelled(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
+    let _uncancelled = Uncancelled::new();
+    caught(body)
+}
+
+/// Runs the body of a C function that calls nothing in which a thread can be cancelled, as those of
+/// each request are; a panic becomes [`Failure::Internal`].
 #[inline]
 pub(crate) fn caught(body: impl FnOnce() -> Result<i32, Failure>) -> i32 {
     match catch_unwind(AssertUnwindSafe(body)) {

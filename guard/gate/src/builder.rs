@@ -60,10 +60,16 @@ pub enum BuildError {
     /// The objective is below 1 us or above 1 h.
     #[error("the objective must be from 1us to 1h")]
     Objective,
+    /// The controller decides at the clients, so that shadow mode would show nothing.
+    #[error("`{0}` decides at the clients only, and has no shadow mode")]
+    ShadowMode(&'static str),
     /// The controller rejects these parameters.
     #[error(transparent)]
     Params(#[from] ParamError),
 }
+
+/// Controllers without decisions at the server.
+pub(crate) const CLIENT_ONLY: [&str; 3] = ["none", "seda", "window"];
 
 /// Largest number of threads that execute requests ([`Builder::workers`]).
 pub const WORKERS_MAX: usize = 128;

@@ -16,7 +16,8 @@ pub struct GateCounts {
     pub admitted: u64,
     /// Rejected requests, by the number of the reason.
     pub rejected: [u64; DecisionReason::ALL.len()],
-    /// Admitted requests that were answered, with a result or a failure.
+    /// Requests inside that were answered, with a result or a failure. In shadow mode, as for those
+    /// below, all requests are inside.
     pub completed: u64,
     /// Completed requests that were answered with a failure.
     pub failed: u64,
@@ -29,6 +30,10 @@ pub struct GateCounts {
     pub abandoned: u64,
     /// Requests that the gate would have rejected outside shadow mode ([`crate::Mode::Shadow`]).
     pub shadowed: u64,
+    /// Requests that a gate has let in and not counted as admitted, as shadow mode does.
+    pub(crate) let_in: u64,
+    /// Requests that the shadow queue has completed, for the controller.
+    pub(crate) modelled: u64,
     /// Header values that a front end could not parse.
     pub malformed: u64,
 }
@@ -44,9 +49,9 @@ impl GateCounts {
         self.rejected[reason as usize]
     }
 
-    /// Admitted requests that have not ended.
+    /// Requests inside, which have not ended: admitted ones, and in shadow mode all others.
     pub fn in_flight(&self) -> u64 {
-        self.admitted.saturating_sub(self.completed + self.rejected_inside + self.abandoned)
+        (self.admitted + self.let_in).saturating_sub(self.completed + self.rejected_inside + self.abandoned)
     }
 
     pub(crate) fn add(&mut self, other: &GateCounts) {
@@ -59,6 +64,8 @@ impl GateCounts {
             (&mut self.rejected_inside, other.rejected_inside),
             (&mut self.abandoned, other.abandoned),
             (&mut self.shadowed, other.shadowed),
+            (&mut self.let_in, other.let_in),
+            (&mut self.modelled, other.modelled),
             (&mut self.malformed, other.malformed),
         ];
         for (sum, part) in sums {
@@ -75,7 +82,9 @@ impl GateCounts {
 pub struct ClassCounts {
     /// Admitted requests, by class.
     pub admitted: [u64; Class::COUNT as usize],
-    /// Admitted requests that have ended.
+    /// Those that a gate has let in and not counted as admitted.
+    pub(crate) let_in: [u64; Class::COUNT as usize],
+    /// Requests inside that have ended.
     pub ended: [u64; Class::COUNT as usize],
     /// Rejected requests, by class and number of the reason.
     pub rejected: [[u64; DecisionReason::ALL.len()]; Class::COUNT as usize],
@@ -96,17 +105,19 @@ impl ClassCounts {
         self.ended[usize::from(class) % self.ended.len()] += 1;
     }
 
-    /// Admitted requests that have not ended, by class.
+    /// Requests inside that have not ended, by class.
     pub fn in_flight(&self) -> Vec<u64> {
-        self.admitted.iter().zip(&self.ended).map(|(admitted, ended)| admitted.saturating_sub(*ended)).collect()
+        let entered = self.admitted.iter().zip(&self.let_in).map(|(admitted, let_in)| admitted + let_in);
+        entered.zip(&self.ended).map(|(entered, ended)| entered.saturating_sub(*ended)).collect()
     }
 
     /// Adds the counts of another shard.
     pub fn add(&mut self, other: &ClassCounts) {
         let rejected = self.rejected.iter_mut().flatten().zip(other.rejected.iter().flatten());
         let admitted = self.admitted.iter_mut().zip(&other.admitted);
+        let let_in = self.let_in.iter_mut().zip(&other.let_in);
         let ended = self.ended.iter_mut().zip(&other.ended);
-        rejected.chain(admitted).chain(ended).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
+        rejected.chain(admitted).chain(let_in).chain(ended).for_each(|(sum, part)| *sum = sum.wrapping_add(*part));
     }
 }
 

@@ -1,7 +1,7 @@
 //! The gate: a controller's halves, shared by threads that start and end at any time. Does not
 //! contain the source of requests.
 
-use crate::builder::{BuildError, Builder, MAX_IN_FLIGHT, Mode};
+use crate::builder::{BuildError, Builder, CLIENT_ONLY, MAX_IN_FLIGHT, Mode};
 use crate::caller_queue::CallerQueue;
 use crate::counts::GateCounts;
 use crate::delay::MeanAge;
@@ -14,7 +14,7 @@ use crate::outcome::{Outcome, RequestEnd};
 use crate::probe::{ProbeId, Probes};
 use crate::queue::{WaitError, WaitQueue};
 use crate::request::RequestInfo;
-use crate::shard::Shard;
+use crate::shard::{Presence, Shard};
 use leeward_controllers::edge::{cost::CostEstimate, deadline};
 use leeward_core::budget::Budget;
 use leeward_core::registry::Environment;
@@ -39,6 +39,9 @@ const PROBED: usize = 32;
 
 /// Requests per worker that may be called ahead of free slots.
 const MOST_AHEAD: usize = 8;
+
+/// Objectives after which an open request is no company of others. It is late in any case.
+const COMPANY: u64 = 8;
 
 /// Characters of a route's name that are kept.
 pub const NAME_MAX: usize = 128;
@@ -84,8 +87,6 @@ pub struct Gate(pub(crate) Arc<Inner>);
 /// A request in the shadow queue.
 struct ShadowEntry {
     shard: usize,
-    route: u8,
-    class: u8,
     pending: server::PendingRequest,
 }
 
@@ -101,6 +102,9 @@ pub(crate) struct Inner {
     /// Name and bounds of the controller, for explanations of decisions.
     pub(crate) controller: &'static str,
     pub(crate) bounds: ControllerBounds,
+    /// Whether the gate itself rejects requests that can't be in time. `none` rejects nothing, and
+    /// `edge` has the rule itself: there, late requests count as demand.
+    rejects_late: bool,
     /// Least important priority admitted at the last tick, and the number of that tick.
     level: AtomicU64,
     ticks: AtomicU64,
@@ -204,6 +208,7 @@ impl Gate {
         (arrival, waited): (Time, Nanos),
         now: Time,
         end: &RequestEnd,
+        presence: Presence,
     ) {
         let inner = &*self.0;
         let sojourn = now.since(arrival);
@@ -224,17 +229,24 @@ impl Gate {
         if end.outcome == Outcome::Rejected {
             shard.by_class.count(end.class, Some(end.reason));
         }
+        shard.remove_presence(presence);
         shard.count_end((end.class, route), end.outcome, sojourn + waited, inner.slo);
         shard.end(pending, now, end.outcome, sojourn);
     }
 
-    /// Records the measured cost of a request that the shadow queue counts.
-    pub(crate) fn end_shadow(&self, shard: usize, route: u8, outcome: Outcome, cpu_time: Option<Duration>) {
-        let route_slot = self.0.route_index(route, outcome);
-        if let Some(span) = cpu_time {
-            let span = Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX));
-            lock(&self.0.shards[shard]).costs[route_slot].record(span);
+    /// Records the end of a request that shadow mode let in, as it was in truth: `latency` after
+    /// its arrival. For the controller, it ends in the shadow queue.
+    pub(crate) fn end_shadow(&self, shard: usize, end: &RequestEnd, latency: Nanos) {
+        let inner = &*self.0;
+        let route = inner.route_index(end.route, end.outcome);
+        let mut shard = lock(&inner.shards[shard]);
+        if let Some(span) = end.cpu_time {
+            shard.costs[route].record(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
         }
+        if end.outcome == Outcome::Rejected {
+            shard.by_class.count(end.class, Some(end.reason));
+        }
+        shard.count_end((end.class, route), end.outcome, latency, inner.slo);
     }
 
     /// Whether the route has a name.
@@ -407,10 +419,14 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// The objective is below 1 us or above 1 h, or the controller rejects the parameters.
+    /// The objective is below 1 us or above 1 h, the controller rejects the parameters, or has no
+    /// shadow mode.
     pub fn build(self) -> Result<Gate, BuildError> {
         if !(Duration::from_micros(1)..=Duration::from_secs(3_600)).contains(&self.slo) {
             return Err(BuildError::Objective);
+        }
+        if self.mode != Mode::Enforce && CLIENT_ONLY.contains(&self.algorithm.name) {
+            return Err(BuildError::ShadowMode(self.algorithm.name));
         }
         let slo = Nanos(self.slo.as_nanos() as u64);
         // The objective is measured at this machine; a client must subtract the network's part
@@ -435,6 +451,7 @@ impl Builder {
             ring: DecisionRing::new(self.decisions),
             controller: self.algorithm.name,
             bounds: ControllerBounds::of(&self.algorithm, &params, &environment),
+            rejects_late: !matches!(self.algorithm.name, "none" | "edge"),
             level: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
             routes: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
@@ -465,13 +482,10 @@ impl Inner {
     fn shadow_delays(&self, now: Time, arriving: &RequestInfo) -> (Time, Nanos, Nanos) {
         let kernel_time = Time(now.0.saturating_sub(arriving.age.unwrap_or(Nanos::ZERO).0));
         let (now, delay, ended) = lock(&self.shadow_queue).poll(now, kernel_time);
-        for ShadowRequest { end: at, sojourn, token: ShadowEntry { shard, route, class, pending: request }, .. } in
-            ended
-        {
-            let route_slot = self.places.find(u32::from(route));
+        for ShadowRequest { end: at, sojourn, token: ShadowEntry { shard, pending: request }, .. } in ended {
             self.leave();
             let mut shard = lock(&self.shards[shard]);
-            shard.count_end((class, route_slot), Outcome::Completed, sojourn, self.slo);
+            shard.counts.modelled += 1;
             shard.end(request, at, Outcome::Completed, sojourn);
         }
         (now, delay, delay)
@@ -543,9 +557,15 @@ impl Inner {
         service.max(self.handler_times[usize::from(route)].mean())
     }
 
-    /// Whether no admitted request is inside. Locks all shards, one after the other.
-    fn is_empty(&self) -> bool {
-        self.shards.iter().all(|shard| lock(shard).pending() == 0)
+    /// Whether a request that arrives now has no company: none of those inside would be earlier
+    /// without it. Locks all shards, one after the other.
+    fn is_alone(&self, now: Time) -> bool {
+        let company = |shard: &Mutex<Shard>| match self.mode {
+            Mode::Enforce => lock(shard).company(now, self.slo * COMPANY),
+            // Shadow requests end with the shadow queue.
+            Mode::Shadow | Mode::Share(_) => lock(shard).pending(),
+        };
+        self.shards.iter().all(|shard| company(shard) == 0)
     }
 
     /// Expected time that a request of this route occupies a worker; 0 before the first
@@ -592,12 +612,12 @@ impl Inner {
             for shard in &self.shards {
                 sum.add(&lock(shard).counts);
             }
-            Sums {
-                arrivals: sum.arrived,
-                completions: sum.completed,
-                rejections: sum.rejections() + sum.rejected_inside + sum.abandoned,
-                lock_rejections: 0,
-            }
+            // In shadow mode, the controller works on what the shadow queue would complete.
+            let (completions, unfinished) = match self.mode {
+                Mode::Enforce => (sum.completed, sum.rejected_inside + sum.abandoned),
+                Mode::Shadow | Mode::Share(_) => (sum.modelled, 0),
+            };
+            Sums { arrivals: sum.arrived, completions, rejections: sum.rejections() + unfinished, lock_rejections: 0 }
         };
         let ticks = self.ticker.tick(now, load, || (delay, Nanos::ZERO));
         if ticks != self.ticks.load(Ordering::Relaxed) {
@@ -620,6 +640,8 @@ impl Inner {
         let limit = |bound: Option<Nanos>| bound.map_or(0, |bound| weight.unweighted(bound).0);
         match reason {
             Some(DecisionReason::Level) => self.level.load(Ordering::Relaxed),
+            // The gate's own limit is the objective.
+            Some(DecisionReason::Late) if self.rejects_late => 0,
             Some(DecisionReason::Late) => limit(self.bounds.stale),
             Some(DecisionReason::Delay) if stage == LifecycleStage::Dequeue => limit(self.bounds.stale),
             Some(DecisionReason::Delay) => limit(self.bounds.arrival_limit),

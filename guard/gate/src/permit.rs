@@ -4,6 +4,7 @@ use crate::caller_queue::CallerQueue;
 use crate::gate::{DequeueCheck, Gate, Rejection};
 use crate::outcome::{Outcome, RequestEnd};
 use crate::queue::{WaitError, Waiter};
+use crate::shard::Presence;
 use leeward_core::budget::Budget;
 use leeward_core::server;
 use leeward_core::units::{Nanos, Time};
@@ -39,6 +40,9 @@ pub struct Permit {
     drop_outcome: Outcome,
     /// It was admitted although requests of its route take too long.
     is_trial: bool,
+    presence: Presence,
+    /// It was admitted for any verdict, and has not ended.
+    is_shadow: bool,
     /// `None` after the end, and in shadow mode.
     pending: Option<server::PendingRequest>,
 }
@@ -80,13 +84,18 @@ impl Permit {
             place: QueuePlace::None,
             drop_outcome: Outcome::Abandoned,
             is_trial: false,
+            presence: Presence::default(),
+            is_shadow: false,
             pending: request,
         }
     }
 
-    /// Permit of a request that was admitted for any verdict; the shadow queue counts it instead.
-    pub(crate) fn shadow(gate: Gate, shard: usize, route: u8) -> Self {
-        Permit::new(gate, shard, (route, 0), (Time::ZERO, Nanos::ZERO), None)
+    /// Permit of a request that was admitted for any verdict; the controller has it in the shadow
+    /// queue instead.
+    pub(crate) fn shadow(gate: Gate, shard: usize, kind: (u8, u8), arrived: (Time, Nanos)) -> Self {
+        let mut permit = Permit::new(gate, shard, kind, arrived, None);
+        permit.is_shadow = true;
+        permit
     }
 
     // In place, as all changes here: moving a permit costs as much as a lock.
@@ -99,6 +108,11 @@ impl Permit {
     #[inline]
     pub(crate) fn set_trial(&mut self, is_trial: bool) {
         self.is_trial = is_trial;
+    }
+
+    #[inline]
+    pub(crate) fn set_presence(&mut self, presence: Presence) {
+        self.presence = presence;
     }
 
     #[inline]
@@ -165,6 +179,23 @@ impl Permit {
         self.place = QueuePlace::Begun;
         self.in_caller_queue(|queue| queue.start(arrival));
         now.since(self.arrival)
+    }
+
+    /// Records that the request occupies no worker from now on, such as while it waits for a
+    /// backend, or sends its answer. Others are then alone beside it.
+    pub fn suspend(&mut self) {
+        self.set_suspended(true);
+    }
+
+    /// Ends [`Permit::suspend`].
+    pub fn resume(&mut self) {
+        self.set_suspended(false);
+    }
+
+    fn set_suspended(&mut self, suspended: bool) {
+        if self.pending.is_some() && self.presence.is_suspended() != suspended {
+            lock(&self.gate.0.shards[self.shard]).suspend(&mut self.presence, suspended);
+        }
     }
 
     fn in_caller_queue(&self, change: impl FnOnce(&mut CallerQueue)) {
@@ -271,18 +302,25 @@ impl Permit {
             if let Some(rejected) = self.downstream_rejected {
                 self.gate.0.downstream.note(now, self.downstream, rejected);
             }
-            let end = RequestEnd {
-                class: self.class,
-                route: self.route,
-                cpu_time: cpu,
-                queue_time: self.queue_time,
-                answered_at: self.answered_at,
-                outcome,
-                reason,
-            };
-            self.gate.end(self.shard, pending, (self.arrival, self.prior_wait), now, &end);
-        } else if cpu.is_some() || outcome == Outcome::Completed {
-            self.gate.end_shadow(self.shard, self.route, outcome, cpu);
+            let end = self.describe_end(cpu, outcome, reason);
+            self.gate.end(self.shard, pending, (self.arrival, self.prior_wait), now, &end, self.presence);
+        } else if std::mem::take(&mut self.is_shadow) {
+            let now = now.unwrap_or_else(|| self.gate.now());
+            let end = self.describe_end(cpu, outcome, reason);
+            self.gate.end_shadow(self.shard, &end, now.since(self.arrival) + self.prior_wait);
+        }
+    }
+
+    #[inline]
+    fn describe_end(&self, cpu_time: Option<Duration>, outcome: Outcome, reason: DecisionReason) -> RequestEnd {
+        RequestEnd {
+            class: self.class,
+            route: self.route,
+            cpu_time,
+            queue_time: self.queue_time,
+            answered_at: self.answered_at,
+            outcome,
+            reason,
         }
     }
 }

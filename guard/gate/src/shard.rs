@@ -8,9 +8,63 @@ use leeward_core::units::{CreditId, Nanos, Time};
 use leeward_host::FastRng;
 use leeward_observe::{Answer, DecisionReason, LatencyHistogram, ROUTE_SLOTS, WaitHistogram};
 
+/// What a request inside is to others.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Presence {
+    /// Epoch of its admission.
+    epoch: u32,
+    /// It occupies no worker: it waits for a backend, or its answer is on its way.
+    is_suspended: bool,
+}
+
+impl Presence {
+    pub(crate) fn is_suspended(self) -> bool {
+        self.is_suspended
+    }
+}
+
+/// Requests inside that are no company, among all that are.
+#[derive(Debug, Default)]
+struct Company {
+    suspended: u32,
+    /// Of the others, those that were admitted before the latest epoch, and before that.
+    before: u32,
+    old: u32,
+    epoch: u32,
+    began: Time,
+}
+
+impl Company {
+    fn count(&mut self, now: Time, memory: Nanos, inside: u32) -> u32 {
+        if now.since(self.began) >= memory {
+            (self.old, self.before) = (self.before, inside.saturating_sub(self.suspended));
+            (self.epoch, self.began) = (self.epoch.wrapping_add(1), now);
+        }
+        inside.saturating_sub(self.suspended + self.old)
+    }
+
+    /// Counters of a request with this presence.
+    fn counters(&mut self, presence: Presence) -> [Option<&mut u32>; 2] {
+        if presence.is_suspended {
+            return [Some(&mut self.suspended), None];
+        }
+        let age = self.epoch.wrapping_sub(presence.epoch);
+        [(age > 0).then_some(&mut self.before), (age > 1).then_some(&mut self.old)]
+    }
+
+    fn add(&mut self, presence: Presence) {
+        self.counters(presence).into_iter().flatten().for_each(|counter| *counter += 1);
+    }
+
+    fn remove(&mut self, presence: Presence) {
+        self.counters(presence).into_iter().flatten().for_each(|counter| *counter = counter.saturating_sub(1));
+    }
+}
+
 pub(crate) struct Shard {
     half: Box<dyn Admission>,
     session: Session,
+    company: Company,
     pub(crate) rng: FastRng,
     pub(crate) counts: GateCounts,
     pub(crate) by_class: ClassCounts,
@@ -31,6 +85,7 @@ impl Shard {
         Shard {
             half,
             session,
+            company: Company::default(),
             rng: choices,
             counts: GateCounts::default(),
             by_class: ClassCounts::default(),
@@ -96,5 +151,28 @@ impl Shard {
 
     pub(crate) fn pending(&self) -> u32 {
         self.session.pending()
+    }
+
+    /// Requests inside beside which another one would wait. Those that occupy no worker are none,
+    /// and after `memory` no request is: it streams, or was forgotten.
+    pub(crate) fn company(&mut self, now: Time, memory: Nanos) -> u32 {
+        self.company.count(now, memory, self.session.pending())
+    }
+
+    /// Presence of a request that is admitted now.
+    pub(crate) fn presence(&self) -> Presence {
+        Presence { epoch: self.company.epoch, is_suspended: false }
+    }
+
+    /// Changes whether a request occupies no worker.
+    pub(crate) fn suspend(&mut self, presence: &mut Presence, suspended: bool) {
+        self.company.remove(*presence);
+        presence.is_suspended = suspended;
+        self.company.add(*presence);
+    }
+
+    /// Counts out an admitted request, which ends.
+    pub(crate) fn remove_presence(&mut self, presence: Presence) {
+        self.company.remove(presence);
     }
 }

@@ -195,7 +195,9 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
                     request.permit.end_at(now, outcome);
                     return Poll::Ready(Ok(response.map(GuardedBody::unguarded)));
                 }
-                let permit = admitted.take().map(|request| request.permit);
+                let mut permit = admitted.take().map(|request| request.permit);
+                // It was answered in time or not; what it still sends makes nobody late.
+                permit.iter_mut().for_each(Permit::suspend);
                 Poll::Ready(Ok(response.map(|body| GuardedBody::with_permit(body, permit, outcome))))
             }
         }

@@ -6,7 +6,7 @@ use crate::fork::shared_change;
 use crate::gates::GateSlot;
 use crate::log::{self, Level};
 use crate::settings::{self, GateSettings};
-use crate::status::{self, Failure, caught};
+use crate::status::{self, Failure, uncancelled};
 use crate::{report, thread};
 use std::ffi::{c_char, c_int, c_void};
 
@@ -23,7 +23,8 @@ pub(crate) fn slot(gate: *const Gate) -> Result<&'static GateSlot, Failure> {
     GateSlot::at(gate.addr())
 }
 
-/// Makes a gate with `options` and stores it in `*gate`. On an error, `*gate` is NULL.
+/// Makes a gate with `options` and stores it in `*gate`. On an error, `*gate` is NULL. A gate takes
+/// about 5 MB, most of it for decisions that `lw_explain` tells of.
 ///
 /// `LW_E_ARGUMENT`: a setting is wrong; the log says which. `LW_E_LIMIT`: there are 64 gates.
 ///
@@ -68,7 +69,7 @@ pub unsafe extern "C" fn lw_gate_new(gate: *mut *mut Gate, options: *const Optio
     });
     if !logged.is_empty() {
         // Outside, so that the program's function may call this library.
-        caught(|| {
+        uncancelled(|| {
             log::message(if code == LW_OK { Level::Info } else { Level::Error }, &logged);
             Ok(LW_OK)
         });
@@ -82,14 +83,14 @@ pub unsafe extern "C" fn lw_gate_new(gate: *mut *mut Gate, options: *const Optio
 #[unsafe(no_mangle)]
 pub extern "C" fn lw_gate_free(gate: *mut Gate) -> c_int {
     // Without keeping forks away: the admin port's thread, which is awaited, does.
-    caught(|| slot(gate)?.free().map(|()| LW_OK))
+    uncancelled(|| slot(gate)?.free().map(|()| LW_OK))
 }
 
 /// Queueing delay of requests in front of the service, in nanoseconds; 0 for no gate.
 #[unsafe(no_mangle)]
 pub extern "C" fn lw_gate_delay_ns(gate: *const Gate) -> u64 {
     let mut delay = 0;
-    caught(|| {
+    uncancelled(|| {
         delay = u64::try_from(slot(gate)?.gate()?.delay().as_nanos()).unwrap_or(u64::MAX);
         Ok(LW_OK)
     });
@@ -102,7 +103,7 @@ pub extern "C" fn lw_gate_delay_ns(gate: *const Gate) -> u64 {
 /// `name` is as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_route_name(gate: *mut Gate, route: u8, name: *const c_char) -> c_int {
-    caught(|| {
+    uncancelled(|| {
         // SAFETY: NULL or a text of the caller's.
         let name = unsafe { text(name) }?;
         if name.is_empty() {
@@ -121,7 +122,7 @@ pub unsafe extern "C" fn lw_route_name(gate: *mut Gate, route: u8, name: *const 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_stats_json(gate: *const Gate, buffer: *mut c_char, length: usize) -> c_int {
     // SAFETY: the caller's buffer has `length` bytes.
-    caught(|| unsafe { write_text(buffer, length, &report::stats_json(slot(gate)?)?) })
+    uncancelled(|| unsafe { write_text(buffer, length, &report::stats_json(slot(gate)?)?) })
 }
 
 /// Explains a rejection in sentences, as `lw_stats_json` writes. `LW_E_ARGUMENT`: the gate does not
@@ -132,7 +133,7 @@ pub unsafe extern "C" fn lw_stats_json(gate: *const Gate, buffer: *mut c_char, l
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_explain(gate: *const Gate, decision: u64, buffer: *mut c_char, length: usize) -> c_int {
     // SAFETY: the caller's buffer has `length` bytes.
-    caught(|| unsafe { write_text(buffer, length, &report::explain(slot(gate)?, decision)?) })
+    uncancelled(|| unsafe { write_text(buffer, length, &report::explain(slot(gate)?, decision)?) })
 }
 
 /// Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
@@ -148,7 +149,7 @@ pub unsafe extern "C" fn lw_admin_listen(gate: *mut Gate, address: *const c_char
     let mut refused = None;
     // A fork waits for the start only: a name server may take seconds.
     let mut addresses = Vec::new();
-    let resolved = caught(|| {
+    let resolved = uncancelled(|| {
         // SAFETY: NULL or a text of the caller's.
         let address = unsafe { text(address) }?;
         slot(gate)?.gate()?;
@@ -173,7 +174,7 @@ pub unsafe extern "C" fn lw_admin_listen(gate: *mut Gate, address: *const c_char
         if refused.is_none() { Ok(LW_OK) } else { Err(Failure::System) }
     });
     if let Some((sentence, error)) = refused {
-        caught(|| {
+        uncancelled(|| {
             log::message(Level::Error, &sentence);
             Ok(LW_OK)
         });

@@ -5,6 +5,7 @@
 //! nothing else changes during the call. Texts end with a zero byte.
 #![allow(unsafe_code)]
 
+pub(crate) mod cancel;
 mod gate;
 mod lock_types;
 mod mutex;

@@ -3,7 +3,7 @@
 
 use super::pointers::{read, set_errno, write};
 use super::types::LW_OK;
-use crate::stamp::{self, Stamp};
+use crate::stamp::{self, Read, Stamp};
 use crate::status::{Failure, caught};
 use crate::thread;
 use leeward_runtime::{clock, wall};
@@ -11,6 +11,9 @@ use std::ffi::{c_int, c_void};
 
 /// Words for the kernel's control messages: a stamp takes four.
 const CONTROL: usize = 16;
+
+/// A thread that sleeps until there are bytes reads them sooner.
+const LATE_NS: u64 = 1_000_000;
 
 /// Asks the kernel to stamp the bytes of a socket. Connections inherit it from their listening
 /// socket: call it before `listen`.
@@ -90,7 +93,7 @@ pub unsafe extern "C-unwind" fn lw_recv(
         // After a failed `recvmsg`, nothing changes `errno`.
         caught(|| {
             // SAFETY: the caller's stamp.
-            unsafe { note(stamp, at, usize::try_from(received).ok().map(|received| received == length)) }
+            unsafe { note(stamp, at, usize::try_from(received).ok().map(|received| (received, received == length))) }
         });
     }
     received
@@ -98,6 +101,9 @@ pub unsafe extern "C-unwind" fn lw_recv(
 
 /// Updates a connection's stamp after the program's own `recvmsg` with room for control messages.
 /// `filled`: the read filled its buffers.
+///
+/// How many bytes came is unknown, unlike for `lw_recv`: each request of a client that does not
+/// wait for answers then counts as received when the socket was last empty.
 ///
 /// # Safety
 /// `stamp` and `message` are as the module says; `message` is as `recvmsg(2)` left it.
@@ -116,25 +122,37 @@ pub unsafe extern "C" fn lw_stamp_note(stamp: *mut Stamp, message: *const libc::
             }
         }
         // SAFETY: NULL or the caller's stamp.
-        unsafe { note(stamp, stamp::parse(&control), Some(filled)) }
+        unsafe { note(stamp, stamp::parse(&control), Some((0, filled))) }
     })
 }
 
-/// `filled`: whether a read filled its buffers; `None`: it found nothing.
+/// `brought`: the bytes of a read, 0 if unknown, and whether it filled its buffers; `None`:
+/// nothing.
 ///
 /// # Safety
 /// `stamp` is NULL or a stamp that no other thread uses now.
 #[inline]
-unsafe fn note(stamp: *mut Stamp, received_ns: u64, filled: Option<bool>) -> Result<c_int, Failure> {
+unsafe fn note(stamp: *mut Stamp, received_ns: u64, brought: Option<(usize, bool)>) -> Result<c_int, Failure> {
     // SAFETY: by the caller's promise.
     let mut updated = unsafe { read(stamp) }?;
     let now = wall::at(clock::process()).unwrap_or(0);
-    match filled {
-        Some(filled) => {
-            // Once a thread reads pipelined requests, each of its reads shows whether it has slept.
-            let is_needed = stamp::is_spread(&updated) || thread::follows_sleeps();
-            let awake_since = if is_needed { thread::awake_since(now) } else { 0 };
-            stamp::after_read(&mut updated, received_ns, now, filled, awake_since);
+    let mut not_before = thread::not_before(updated.read_ns, now);
+    match brought {
+        Some((bytes, filled)) => {
+            if let Some(size) = stamp::settle(&mut updated) {
+                thread::note_request_size(size);
+            }
+            // A new connection's first read may bring many requests, too.
+            if updated.size == 0 {
+                updated.size = thread::request_size();
+            }
+            // Once a thread is late, or reads pipelined requests, each of its reads shows whether
+            // it has slept.
+            let is_late = received_ns > 0 && now.saturating_sub(received_ns) >= LATE_NS;
+            if is_late || stamp::is_spread(&updated, bytes) || thread::follows_sleeps() {
+                not_before = not_before.max(thread::awake_since(now));
+            }
+            stamp::after_read(&mut updated, &Read { received_ns, now, bytes, filled, not_before });
         }
         None => stamp::after_empty_read(&mut updated, now),
     }

@@ -25,7 +25,12 @@ const _: () = assert!(size_of::<Arrival>() == 48, "the first version's size stay
 /// Decides about a request that has arrived: `LW_ADMIT`, `LW_REJECT`, or an error, after which the
 /// program should serve the request as if there were no gate.
 ///
-/// After `LW_ADMIT`, `lw_finish` must follow. Any thread may call it.
+/// After `LW_ADMIT`, `lw_finish` must follow. Any thread may call it, once none runs the request.
+///
+/// A thread runs one request. If it still runs one of this gate, `LW_ARRIVE_ENTER` ends that as
+/// abandoned; the log says so once. `LW_E_STATE`: it runs one of another gate. `LW_E_LIMIT`: the
+/// gate has no place for more permits. `LW_E_CLOSED`, `LW_E_FORKED`: the gate is none of this
+/// process any more. `LW_E_ARGUMENT`, `LW_E_SIZE`: `arrival` is wrong.
 ///
 /// # Safety
 /// All three pointers are as the module says, and `arrival->size` is right.
@@ -106,8 +111,9 @@ fn describe(arrival: &Arrival, received_ns: u64, reading: Time) -> Result<Reques
 }
 
 /// This thread runs the request from now on: locks charge its budget, and its time counts as the
-/// request's cost. The time since `lw_arrive` counts as a queue, the first time.
-/// `LW_E_STATE`: the thread runs another one, or another thread runs this one.
+/// request's cost. The time since `lw_arrive` counts as a queue, the first time. Another request
+/// that the thread runs ends as for `lw_arrive`.
+/// `LW_E_STATE`: that is of another gate, or a thread runs this one.
 ///
 /// # Safety
 /// `permit` is as the module says.

@@ -13,7 +13,8 @@ pub const LW_REJECT: c_int = 1;
 pub const LW_E_ARGUMENT: c_int = -1;
 /// A structure's `size` is not one that this library knows.
 pub const LW_E_SIZE: c_int = -2;
-/// The permit has ended, the lock is not held, or another thread runs the request.
+/// The permit has ended, the lock is not held, another thread runs the request, or this thread runs
+/// one of another gate.
 pub const LW_E_STATE: c_int = -3;
 /// The gate was freed.
 pub const LW_E_CLOSED: c_int = -4;
@@ -34,7 +35,8 @@ pub const LW_E_INTERNAL: c_int = -11;
 
 /// Rejections are enforced.
 pub const LW_MODE_ENFORCE: u32 = 0;
-/// Every request is admitted; the counters show what would be rejected.
+/// Every request is admitted; the counters show what would be rejected. Not for `none`, `seda` and
+/// `window`, which decide at clients.
 pub const LW_MODE_SHADOW: u32 = 1;
 /// Rejections are enforced for `share_percent` of the tenants.
 pub const LW_MODE_SHARE: u32 = 2;
@@ -79,6 +81,8 @@ pub const LW_R_OTHER: u32 = 12;
 
 /// Level of a log message: a defect of the library.
 pub const LW_LOG_ERROR: c_int = 1;
+/// Level of a log message: a wrong use by the program, logged once.
+pub const LW_LOG_WARNING: c_int = 2;
 /// Level of a log message: a change of state, such as a new gate.
 pub const LW_LOG_INFO: c_int = 3;
 

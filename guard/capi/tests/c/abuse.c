@@ -118,7 +118,11 @@ static void wrong_permits(lw_gate *gate) {
     EQUAL(LW_OK, lw_enter(&permit));
     EQUAL(LW_E_STATE, lw_enter(&permit));
     of.flags = LW_ARRIVE_ENTER;
-    EQUAL(LW_E_STATE, lw_arrive(gate, &of, &other)); /* This thread runs one. */
+    lw_gate *second;
+    lw_options settings = options();
+    EQUAL(LW_OK, lw_gate_new(&second, &settings));
+    EQUAL(LW_E_STATE, lw_arrive(second, &of, &other)); /* This thread runs one. */
+    EQUAL(LW_OK, lw_gate_free(second));
     EQUAL(LW_E_STATE, in_a_thread(finish_elsewhere, &permit));
     CHECK(lw_budget_left_ns() < LW_UNLIMITED);
     EQUAL(LW_OK, lw_leave(&permit));
@@ -132,6 +136,44 @@ static void wrong_permits(lw_gate *gate) {
     CHECK(lw_budget_left_ns() == LW_UNLIMITED);
     memset(&permit, 0xa5, sizeof permit);
     EQUAL(LW_E_STATE, lw_finish(&permit, LW_DONE));
+}
+
+static void count_message(void *user, int level, const char *message) {
+    CHECK(level == LW_LOG_WARNING && strstr(message, "lw_finish"));
+    ++*(int *)user;
+}
+
+/* A thread that forgets the end of a request stays protected, and hears of it. */
+static void forgotten_requests(void) {
+    lw_options settings = options();
+    lw_arrival of = arrival();
+    lw_permit permits[4], waiting;
+    lw_gate *gate;
+    char text[1 << 14];
+    int messages_of = 0;
+    EQUAL(LW_OK, lw_gate_new(&gate, &settings));
+    EQUAL(LW_OK, lw_log_set(count_message, &messages_of));
+    of.flags = LW_ARRIVE_ENTER;
+    for (int i = 0; i < 4; i++) EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permits[i]));
+    of.waited_ns = 2000000000;
+    EQUAL(LW_REJECT, lw_arrive(gate, &of, &waiting)); /* Two seconds old, of one. */
+    for (int i = 0; i < 4; i++) EQUAL(LW_E_STATE, lw_finish(&permits[i], LW_DONE));
+    CHECK(lw_budget_left_ns() == LW_UNLIMITED);
+    of = arrival();
+    of.flags = LW_ARRIVE_ENTER;
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permits[0]));
+    of.flags = 0;
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &waiting));
+    EQUAL(LW_E_STATE, lw_enter(&permits[1])); /* It has ended, and ends no other. */
+    EQUAL(LW_E_STATE, lw_enter(&permits[0]));
+    EQUAL(LW_OK, lw_enter(&waiting));
+    EQUAL(LW_E_STATE, lw_finish(&permits[0], LW_DONE));
+    EQUAL(LW_OK, lw_finish(&waiting, LW_DONE));
+    EQUAL(1, messages_of);
+    CHECK(lw_stats_json(gate, text, sizeof text) > 0);
+    CHECK(strstr(text, "\"abandoned\":5,") && strstr(text, "\"completed\":1,") && strstr(text, "\"in_flight\":0,"));
+    EQUAL(LW_OK, lw_log_set(NULL, NULL));
+    EQUAL(LW_OK, lw_gate_free(gate));
 }
 
 static void rejections(lw_gate *gate) {
@@ -406,6 +448,38 @@ static void request_after_a_pause(void) {
     close(ends[1]);
 }
 
+/* A thread that reads one request, and is then busy elsewhere for a second: of the six that one
+   read brings now, the kernel tells the time of the last. */
+static void requests_after_one(void) {
+    int ends[2];
+    char read[16];
+    lw_stamp stamp;
+    lw_permit permit;
+    lw_gate *gate;
+    lw_options of = options();
+    lw_arrival now = arrival();
+    struct timespec at;
+    of.slo_ns = 500000000;
+    memset(&stamp, 0, sizeof stamp);
+    now.stamp = &stamp;
+    EQUAL(LW_OK, lw_gate_new(&gate, &of));
+    connection(ends);
+    CHECK(send(ends[1], "0", 1, 0) == 1);
+    EQUAL(1, lw_recv(ends[0], read, sizeof read, 0, &stamp));
+    EQUAL(LW_ADMIT, lw_arrive(gate, &now, &permit));
+    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
+    CHECK(send(ends[1], "12345", 5, 0) == 5);
+    clock_gettime(CLOCK_MONOTONIC, &at);
+    for (time_t second = at.tv_sec + 2; at.tv_sec < second;) clock_gettime(CLOCK_MONOTONIC, &at);
+    CHECK(send(ends[1], "6", 1, 0) == 1);
+    EQUAL(6, lw_recv(ends[0], read, sizeof read, 0, &stamp));
+    EQUAL(LW_REJECT, lw_arrive(gate, &now, &permit));
+    EQUAL(LW_R_LATE, permit.reason);
+    EQUAL(LW_OK, lw_gate_free(gate));
+    close(ends[0]);
+    close(ends[1]);
+}
+
 static void *receive_until_cancelled(void *of) {
     char read[4];
     lw_stamp stamp;
@@ -415,8 +489,44 @@ static void *receive_until_cancelled(void *of) {
     return NULL;
 }
 
+static void write_message(void *user, int level, const char *message) {
+    (void)level;
+    CHECK(write(*(int *)user, message, 1) == 1); /* A thread may be cancelled in it. */
+}
+
+/* The thread was cancelled before its first call: each runs to its end. */
+static void *call_while_cancelled(void *of) {
+    static char text[1 << 16];
+    int pipe_of[2];
+    lw_options settings = options();
+    lw_arrival now = arrival();
+    lw_permit permit;
+    lw_gate *gate;
+    uint16_t port;
+    CHECK(pipe(pipe_of) == 0);
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, NULL) == 0 && pthread_cancel(pthread_self()) == 0);
+    CHECK(pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, NULL) == 0);
+    EQUAL(LW_OK, lw_log_set(write_message, &pipe_of[1]));
+    EQUAL(LW_OK, lw_gate_new(&gate, &settings));
+    EQUAL(LW_OK, lw_admin_listen(gate, "localhost:0", &port));
+    EQUAL(LW_E_BUSY, lw_admin_listen(gate, "127.0.0.1:0", NULL));
+    EQUAL(LW_ADMIT, lw_arrive(gate, &now, &permit));
+    EQUAL(LW_OK, lw_enter(&permit));
+    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
+    EQUAL(LW_OK, lw_route_name(gate, 1, "get"));
+    now.waited_ns = 2000000000;
+    EQUAL(LW_REJECT, lw_arrive(gate, &now, &permit));
+    CHECK(lw_explain(gate, permit.decision, text, sizeof text) > 0);
+    CHECK(lw_stats_json(gate, text, sizeof text) > 0);
+    EQUAL(LW_OK, lw_gate_free(gate));
+    EQUAL(LW_OK, lw_log_set(NULL, NULL));
+    *(int *)of = 1;
+    pthread_testcancel();
+    return NULL;
+}
+
 static void cancelled_threads(void) {
-    int ends[2];
+    int ends[2], has_called = 0;
     pthread_t thread;
     void *result;
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
@@ -424,6 +534,9 @@ static void cancelled_threads(void) {
     CHECK(send(ends[1], "x", 1, 0) == 1);
     CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
     CHECK(result == PTHREAD_CANCELED);
+    CHECK(pthread_create(&thread, NULL, call_while_cancelled, &has_called) == 0);
+    CHECK(pthread_join(thread, &result) == 0);
+    CHECK(result == PTHREAD_CANCELED && has_called);
     close(ends[0]);
     close(ends[1]);
 }
@@ -434,6 +547,7 @@ int main(void) {
     wrong_gates();
     EQUAL(LW_OK, lw_gate_new(&gate, &of));
     wrong_permits(gate);
+    forgotten_requests();
     rejections(gate);
     locks(gate);
     requests_of_ending_threads(gate);
@@ -441,6 +555,7 @@ int main(void) {
     passed_descriptors();
     stamps();
     request_after_a_pause();
+    requests_after_one();
 #if !defined(__SANITIZE_ADDRESS__) /* It reports the end of any cancelled thread. */
     cancelled_threads();
 #else

@@ -29,12 +29,20 @@ int main() {
     CHECK(second && !first);
     EQUAL(LW_OK, second.finish());
     EQUAL(LW_E_STATE, second.finish());
+    lw_arrival entered{};
+    entered.flags = LW_ARRIVE_ENTER;
+    leeward::permit again;
+    for (int round = 0; round < 3; round++) {
+        again = gate.arrive(entered); // Ends the one before.
+        CHECK(again);
+    }
+    EQUAL(LW_OK, again.finish());
     lw_arrival late{};
     late.waited_ns = 2000000000;
     leeward::permit rejected = gate.arrive(late);
     CHECK(!rejected && std::string(rejected.reason()) == "late");
     CHECK(gate.explain(rejected.info().decision).size() > 20);
-    CHECK(gate.stats_json().find("\"abandoned\":1") != std::string::npos);
+    CHECK(gate.stats_json().find("\"abandoned\":3") != std::string::npos);
     try {
         gate.explain(12345678);
         CHECK(!"an unknown decision");

@@ -43,14 +43,15 @@ fn tidy(header: &str) -> String {
 #[test]
 fn the_headers_compile_in_both_languages_without_a_warning() {
     let out = tempfile::tempdir().unwrap();
-    let flags = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror", "-fsyntax-only"];
+    let flags = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Wredundant-decls", "-Werror", "-fsyntax-only"];
     let source = |name: &str, text: &str| {
         let path = out.path().join(name);
         fs::write(&path, text).unwrap();
         path
     };
     let user = "\nlw_mutex m = LW_MUTEX_INIT(\"m\");\nlw_sem s = LW_SEM_INIT(\"s\", 2);\nint main(void) { return (int)lw_version() & 0; }\n";
-    let c = source("user.c", &format!("#include <leeward.h>{user}"));
+    // Beside the system's headers, whose functions it must not declare again.
+    let c = source("user.c", &format!("#include <pthread.h>\n#include <sys/socket.h>\n#include <leeward.h>{user}"));
     let cpp = source("user.cpp", &format!("#include <leeward.h>\n#include <leeward.hpp>{user}"));
     run(cc("gcc").args(["-std=c11"]).args(flags).arg(&c));
     run(cc("g++").args(["-std=c++17"]).args(flags).arg(&cpp));

@@ -16,6 +16,9 @@ use leeward_observe::{Decision, DecisionReason, SAMPLING_INTERVAL};
 /// nothing there, either.
 const IDLE_SHARE: f64 = 0.125;
 
+/// Share of the objective after which a request is late. The rest is for its answer.
+const PUNCTUAL: f64 = 0.9;
+
 /// One of this many requests is judged by its delay alone: without the time that requests of its
 /// route spend inside. If its client waits less than the objective, its work may be in vain: where
 /// others wait, only one of this many such requests is judged so.
@@ -39,6 +42,7 @@ impl Gate {
     /// As for [`Gate::admit`].
     pub fn admit_at(&self, now: Time, arriving: &RequestInfo) -> Result<Permit, Rejection> {
         let inner = &*self.0;
+        let arrived = (now, arriving.age.unwrap_or(Nanos::ZERO));
         let service = inner.services[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
         // In shadow mode, the times are those of the shadow queue. `behind` is the wait that is
         // still to come, in a queue of the caller's own.
@@ -57,9 +61,9 @@ impl Gate {
         inner.tick(now, weight.weighted(delay));
         let time_left = arriving.timeout.unwrap_or(Nanos::MAX);
         // A late response is better than none where a rejection makes nobody else earlier. What is
-        // late already is rejected in any case, without the locks of `is_empty`.
+        // late already is rejected in any case, without the locks of `is_alone`.
         let is_expected_late = waited < inner.slo && waited + service >= inner.slo;
-        let is_alone = is_expected_late && time_left >= inner.slo && inner.is_empty();
+        let is_alone = is_expected_late && time_left >= inner.slo && inner.is_alone(now);
         // Each thread has its own shard while shards are not fewer than threads.
         let index = number_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);
@@ -87,6 +91,9 @@ impl Gate {
             // The controller is not asked: it would count the request as demand, and reject others
             // in its place.
             Err(DecisionReason::Deadline)
+        } else if inner.rejects_late && (arrival.budget.is_spent() || waited + behind > inner.slo.scale(PUNCTUAL)) {
+            // Most controllers know delays only. Those that are published stay as they are.
+            Err(DecisionReason::Late)
         } else if inner.mode == Mode::Enforce && !inner.downstream.admits(now, (group, class), random) {
             // The controller is not asked: a request that is not executed here is no demand on this
             // service.
@@ -106,7 +113,7 @@ impl Gate {
         }
         let is_enforced = || inner.mode.enforces(arriving.caller(random));
         if inner.mode != Mode::Enforce && (verdict.is_ok() || !is_enforced()) {
-            return Ok(self.admit_shadowed(&mut shard, index, (arriving.route, class), verdict));
+            return Ok(self.admit_shadowed(&mut shard, index, (arriving.route, class), arrived, verdict));
         }
         let record = |rejected: Option<DecisionReason>| {
             let mut decision = Decision::admitted(now);
@@ -127,12 +134,14 @@ impl Gate {
             Ok(pending) => {
                 shard.counts.admitted += 1;
                 let sampled = shard.counts.admitted.is_multiple_of(SAMPLING_INTERVAL);
+                let presence = shard.presence();
                 drop(shard);
                 if sampled {
                     inner.ring.write(&record(None));
                 }
                 let mut permit =
                     Permit::new(self.clone(), index, (arriving.route, class), (now, waited), Some(pending));
+                permit.set_presence(presence);
                 permit.set_trial(expected < service && waited + behind + service >= time_left.min(inner.slo));
                 permit.set_budget(inner.queue_budget(time_left, arriving.route, waited), group);
                 if !inner.queues(arriving) {
@@ -164,17 +173,22 @@ impl Gate {
         shard: &mut Shard,
         index: usize,
         (route, class): (u8, u8),
+        arrived: (Time, Nanos),
         verdict: Result<server::PendingRequest, DecisionReason>,
     ) -> Permit {
         match verdict {
             Ok(request) => {
                 let inner = &self.0;
-                let entry = ShadowEntry { shard: index, route, class, pending: request };
+                let entry = ShadowEntry { shard: index, pending: request };
                 lock(&inner.shadow_queue).admit(inner.expected_cost(route), inner.shards.len(), entry);
                 shard.counts.admitted += 1;
             }
-            Err(_) => shard.counts.shadowed += 1,
+            Err(_) => {
+                shard.counts.shadowed += 1;
+                shard.counts.let_in += 1;
+                shard.by_class.let_in[usize::from(class)] += 1;
+            }
         }
-        Permit::shadow(self.clone(), index, route)
+        Permit::shadow(self.clone(), index, (route, class), arrived)
     }
 }

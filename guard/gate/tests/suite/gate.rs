@@ -114,6 +114,45 @@ fn a_route_that_takes_longer_than_the_objective_is_served_where_nobody_else_is()
     assert!(admitted < 50, "fewer behind a queue: {admitted}");
 }
 
+/// Beside one request that is open and occupies no worker, 200 of another route come, one after
+/// the other, that take a little longer than the objective.
+fn rejected_beside(open: impl Fn(Permit) -> Permit) -> u32 {
+    let gate = Gate::builder(MS(20)).workers(2).build().unwrap();
+    let (mut now, mut rejected) = (1_000_000u64, 0);
+    let _open = open(gate.admit_at(Time(now), &RequestInfo::default().with_route(1)).unwrap());
+    for _ in 0..200 {
+        match gate.admit_at(Time(now), &RequestInfo::default()) {
+            Ok(mut permit) => {
+                now += 22_000_000;
+                permit.record_cpu_time(MS(22));
+                permit.finish_at(Time(now), Outcome::Completed);
+            }
+            Err(_) => {
+                now += 5_000_000;
+                rejected += 1;
+            }
+        }
+    }
+    rejected
+}
+
+#[test]
+fn an_open_request_that_occupies_no_worker_rejects_nobody() {
+    let suspended = rejected_beside(|mut permit| {
+        permit.suspend();
+        permit
+    });
+    assert_eq!(suspended, 0);
+    let resumed = rejected_beside(|mut permit| {
+        permit.suspend();
+        permit.resume();
+        permit
+    });
+    // 160 ms, in which a rejection takes 5 ms. Then it is forgotten.
+    assert!((5..80).contains(&resumed), "{resumed}");
+    assert_eq!(rejected_beside(|permit| permit), resumed);
+}
+
 /// Sixteen threads are mostly idle, and requests take 2 ms; a few take fifty objectives.
 #[test]
 fn a_few_long_requests_do_not_reject_the_others() {
@@ -167,6 +206,39 @@ fn a_flash_is_rejected_before_the_oldest_that_waits_is_old() {
         serve(admit(now).unwrap_or_else(|| panic!("{step}: {:?}", gate.delay_at(Time(now)))), now);
     }
     drop(waiting);
+}
+
+/// A server that was away finds only requests that are late. The clients send others then.
+#[test]
+fn no_controller_admits_what_is_late_already() {
+    for algorithm in leeward_controllers::builtin().algorithms() {
+        let gate = Gate::builder(MS(20)).workers(1).algorithm(algorithm, &[]).build().unwrap();
+        let (mut now, mut admitted, mut next) = (2_000_000_000u64, 0, 0);
+        for _ in 0..50 {
+            now += 1_000_000;
+            match gate.admit_at(Time(now), &RequestInfo::default().with_age(MS(1_000))) {
+                Ok(permit) => {
+                    admitted += 1;
+                    permit.finish_at(Time(now + 500_000), Outcome::Completed);
+                }
+                Err(rejection) => {
+                    assert_eq!(rejection.reason, DecisionReason::Late, "{}", algorithm.name);
+                    let explanation = gate.explain(rejection.decision).unwrap();
+                    assert!(explanation.contains("had waited 1"), "{explanation}");
+                }
+            }
+        }
+        for request in 0..200 {
+            now += 1_000_000;
+            if let Ok(permit) = gate.admit_at(Time(now), &RequestInfo::default().with_age(Duration::from_micros(10))) {
+                next += u32::from(request >= 100);
+                permit.finish_at(Time(now + 500_000), Outcome::Completed);
+            }
+        }
+        let expected = if algorithm.name == "none" { 50 } else { 0 };
+        assert_eq!(admitted, expected, "{}", algorithm.name);
+        assert_eq!(next, 100, "{}: of the last hundred that are in time", algorithm.name);
+    }
 }
 
 #[test]

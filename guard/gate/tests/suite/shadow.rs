@@ -7,6 +7,7 @@
 use crate::random::TestRng;
 use leeward_core::units::Time;
 use leeward_gate::{Class, Gate, Mode, Outcome, Permit, RequestInfo, Tenant};
+use leeward_observe::Source;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::time::Duration;
@@ -144,6 +145,49 @@ fn shadow_mode_foresees_no_rejections_below_the_capacity() {
     let requests = requests(6.0, |_| 0.5, plain);
     let shadow = run(&requests, Mode::Shadow);
     assert!(shadow.foreseen <= 0.001, "{:.4}", shadow.foreseen);
+}
+
+/// Nobody is rejected at twice the capacity, so nearly everybody is late, and the counters say so.
+#[test]
+fn answers_in_shadow_mode_are_counted_as_they_were() {
+    let requests = requests(6.0, |_| 2.0, plain);
+    let gate = Gate::builder(Duration::from_millis(20)).workers(WORKERS).mode(Mode::Shadow).build().unwrap();
+    let (mut free, mut in_time) = ([0_u64; WORKERS], 0_u64);
+    let mut last = 0;
+    for request in &requests {
+        let worker = free.iter_mut().min().unwrap();
+        let now = request.arrival.max(*worker);
+        let info = request.arriving.with_age(Duration::from_nanos(now - request.arrival));
+        let mut permit = gate.admit_at(Time(now), &info).unwrap();
+        *worker = now + request.service;
+        in_time += u64::from(*worker - request.arrival <= 20_000_000);
+        last = last.max(*worker - request.arrival);
+        permit.record_cpu_time(Duration::from_nanos(request.service));
+        permit.finish_at(Time(*worker), Outcome::Completed);
+    }
+    let (counts, snapshot) = (gate.counts(), gate.snapshot());
+    assert_eq!((counts.completed, counts.in_time), (requests.len() as u64, in_time));
+    assert!(in_time < counts.completed / 10 && counts.shadowed > counts.completed / 3, "{counts:?}");
+    assert_eq!((counts.in_flight(), snapshot.in_flight), (0, 0));
+    assert_eq!(snapshot.in_flight_by_class.iter().sum::<u64>(), 0);
+    let longest = snapshot.latencies.percentiles().unwrap().p999_ns;
+    assert!(longest as f64 >= 0.9 * last as f64, "{longest} of {last}");
+}
+
+#[test]
+fn what_decides_at_clients_only_has_no_shadow_mode() {
+    let build = |name: &str, mode| {
+        let algorithm = leeward_controllers::builtin().find(name).unwrap().clone();
+        Gate::builder(Duration::from_millis(20)).algorithm(&algorithm, &[]).mode(mode).build().map(drop)
+    };
+    for name in ["none", "seda", "window"] {
+        for mode in [Mode::Shadow, Mode::Share(5)] {
+            let error = build(name, mode).unwrap_err().to_string();
+            assert!(error.contains(name) && error.contains("no shadow mode"), "{error}");
+        }
+        assert!(build(name, Mode::Enforce).is_ok());
+    }
+    assert!(build("auto", Mode::Shadow).is_ok());
 }
 
 #[test]
