@@ -106,7 +106,8 @@ impl DecisionContext {
         let _ = write!(text, " Controller: {}; objective: {}.", self.name(), format_duration(self.slo));
         if let Some(NearbyCounts { refused, admitted }) = second {
             let or = if self.is_shadow { " or would have been" } else { "" };
-            let _ = write!(text, " Within half a second of this decision, {refused} requests were rejected{or}");
+            let were = if *refused == 1 { "request was" } else { "requests were" };
+            let _ = write!(text, " Within half a second of this decision, {refused} {were} rejected{or}");
             let _ = match admitted {
                 0 => write!(text, ", and fewer than about {SAMPLING_INTERVAL} admitted."),
                 _ => write!(text, " and about {admitted} admitted."),
@@ -398,6 +399,8 @@ mod tests {
         let shadow = DecisionContext { is_shadow: true, ..context() };
         let of = |decision: Decision| shadow.explain(&decision, Some(&NearbyCounts { refused: 3, admitted: 64 }));
         let admitted = of(Decision { is_shadow: true, ..refused(DecisionReason::Delay) });
+        let alone = shadow.explain(&refused(DecisionReason::Delay), Some(&NearbyCounts { refused: 1, admitted: 0 }));
+        assert!(alone.contains("1 request was rejected"), "{alone}");
         assert!(admitted.starts_with("Would have been rejected: ") && admitted.contains("Admitted at "), "{admitted}");
         assert!(
             admitted.contains("waited 170 µs") && admitted.contains("3 requests were rejected or would have been"),
