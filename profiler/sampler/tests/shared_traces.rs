@@ -181,6 +181,19 @@ fn a_child_that_was_there_before_shares_the_trace_of_its_parent() {
 }
 
 #[test]
+fn a_program_that_was_executed_before_has_a_trace_of_its_own() {
+    let (folder, own) = (tempfile::tempdir().unwrap(), std::process::id());
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut recording = Recording::begin(folder.path());
+    recording.recorder.add(Process::open(other.id()).unwrap()).unwrap();
+    recording.request(own);
+    recording.request(other.id());
+    let traces = recording.finish();
+    assert_eq!(traces.iter().map(|(pid, seen, _)| (*pid, *seen)).collect::<Vec<_>>(), [(own, 1), (other.id(), 1)]);
+    other.kill().and_then(|()| other.wait()).unwrap();
+}
+
+#[test]
 fn a_trace_goes_on_until_the_last_of_its_processes_has_ended() {
     let folder = tempfile::tempdir().unwrap();
     let mut recording = Recording::begin(folder.path());

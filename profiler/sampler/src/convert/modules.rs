@@ -28,6 +28,9 @@ const ANNOUNCED: usize = 1 << 14;
 /// Limit of remembered addresses.
 const REMEMBERED: usize = 1 << 18;
 
+/// Path of the kernel's code in each process. Its place is drawn when a program is executed.
+pub const VDSO: &str = "[vdso]";
+
 /// Opens the file of a mapping; `None` if there is none.
 pub type OpenFile = Box<dyn FnMut(&Mapping) -> Option<File>>;
 
@@ -145,7 +148,7 @@ impl Modules {
         let mapped = nearest.and_then(|(at, (until, index))| compare(*at, *until, &self.modules[*index].module.path));
         let later = self.announced.iter().rev().find_map(|change| match change {
             Change::Executed(_) => Some(Place::Free),
-            Change::Mapped(other, ..) if !has_file(other) => None,
+            Change::Mapped(other, ..) if !has_file(other) && &*other.path != VDSO => None,
             Change::Mapped(other, ..) => {
                 compare(other.start, other.start.saturating_add(other.length), without_mark(&other.path))
             }
@@ -176,6 +179,11 @@ impl Modules {
         std::mem::take(&mut self.hidden)
     }
 
+    /// Sets by which process files are opened.
+    pub fn set_files(&mut self, open: OpenFile) {
+        self.open = open;
+    }
+
     /// Sets where functions are looked for that are in no module.
     pub fn set_jit_map(&mut self, jit_map: Option<JitMap>) {
         self.jit_map = jit_map;
@@ -199,7 +207,7 @@ impl Modules {
             self.program = without_mark(&mapping.path).into();
         }
         let flags = match &*mapping.path {
-            "[vdso]" => Module::KERNEL,
+            VDSO => Module::KERNEL,
             _ if !has_file => return,
             path if without_mark(path) == self.program => Module::PROGRAM,
             _ => 0,

@@ -21,7 +21,7 @@ use super::hidden::CopiedFiles;
 use super::jit_map::JitMap;
 use super::keep::KeepSlow;
 use super::members::{Members, PROCESSES, TraceNumber};
-use super::modules::{Modules, OpenFile, Place};
+use super::modules::{Modules, OpenFile, Place, VDSO};
 use crate::clock::{now, wall};
 use crate::process::{Process, Thread};
 use crate::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
@@ -105,6 +105,8 @@ struct OpenTrace {
     pid: u32,
     folder: PathBuf,
     converter: Converter,
+    /// The process by which files are opened.
+    opener: u32,
     /// Requests that its processes have answered.
     seen: u64,
     /// Names of code that is compiled while the process runs.
@@ -128,9 +130,8 @@ impl Recorder {
             self.members.add(pid, trace, Some(process), now());
             return Ok(());
         }
-        let program = std::fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
         let files = files_of(Process::open(pid)?);
-        let modules = Modules::new(&program.to_string_lossy(), files);
+        let modules = Modules::new(&process.program().unwrap_or_default(), files);
         let trace = self.begin(pid, process.command_line().unwrap_or_default(), modules)?;
         self.members.add(pid, trace, Some(process), now());
         Ok(())
@@ -152,8 +153,13 @@ impl Recorder {
                 })?;
             }
         }
-        let modules = open.converter.modules();
-        let is_same = process.mappings()?.iter().all(|mapping| modules.place(mapping) != Place::Taken);
+        // A program that was executed, and not forked, has other places.
+        let (modules, program) = (open.converter.modules(), process.program().unwrap_or_default());
+        let is_same = process.mappings()?.iter().all(|mapping| match modules.place(mapping) {
+            Place::Known => true,
+            Place::Free => *mapping.path != *program && &*mapping.path != VDSO,
+            Place::Taken => false,
+        });
         Ok(is_same.then_some(trace))
     }
 
@@ -209,7 +215,7 @@ impl Recorder {
     }
 
     /// Returns the CPU time that the recorded processes have used, as far as it is known.
-    pub fn cpu_time(&self) -> u64 {
+    pub fn cpu_time(&mut self) -> u64 {
         self.members.cpu_time()
     }
 
@@ -376,13 +382,14 @@ impl Recorder {
     fn leave(&mut self, pid: u32, time: u64) -> Result<Option<TraceNumber>, RecorderError> {
         let process = self.members.process(pid);
         let threads = process.and_then(|process| process.threads().ok()).unwrap_or_default();
+        let first = (threads.iter().all(|thread| thread.id != pid)).then_some(pid);
         let command = process.and_then(|process| process.command_line().ok()).unwrap_or_default();
         let is_crowded = self.traces.len() >= TRACES;
         let Some(trace) = self.members.trace(pid) else { return Ok(None) };
         let Some(shared) = self.traces.get_mut(&trace) else { return Ok(None) };
         let of = |thread, kind| Record { time, process: pid, thread, kind };
-        for thread in &threads {
-            shared.record(of(thread.id, RecordKind::Ended))?;
+        for thread in threads.iter().map(|thread| thread.id).chain(first) {
+            shared.record(of(thread, RecordKind::Ended))?;
         }
         if is_crowded {
             self.members.remove(pid);
@@ -408,7 +415,7 @@ impl Recorder {
         let converter = Converter::create(&folder, &config, modules).map_err(failed(&folder))?;
         let jit_map = JitMap::of_process(pid);
         self.begun += 1;
-        self.traces.insert(self.begun, OpenTrace { pid, folder, converter, seen: 0, jit_map });
+        self.traces.insert(self.begun, OpenTrace { pid, folder, converter, opener: pid, seen: 0, jit_map });
         Ok(self.begun)
     }
 
@@ -441,6 +448,11 @@ impl Recorder {
 
 impl OpenTrace {
     fn record(&mut self, record: Record) -> Result<(), RecorderError> {
+        if matches!(record.kind, RecordKind::Mapped(_)) && record.process != self.opener {
+            // The process that was first may have ended.
+            self.opener = record.process;
+            self.converter.modules().set_files(files_of_child(record.process));
+        }
         self.converter.record(record).map_err(failed(&self.folder))
     }
 

@@ -101,6 +101,12 @@ impl Process {
         stat.is_ok_and(|stat| stat.starttime == self.start_time && has_threads(stat))
     }
 
+    /// Returns the path of the program, as its mapping has it.
+    pub fn program(&self) -> Option<String> {
+        let path = std::fs::read_link(format!("/proc/{}/exe", self.pid)).ok()?;
+        Some(path.to_string_lossy().into_owned())
+    }
+
     /// Returns the name of the program.
     ///
     /// # Errors
@@ -123,12 +129,10 @@ impl Process {
         u32::try_from(self.process.stat().ok()?.ppid).ok()
     }
 
-    /// Returns the CPU time in nanoseconds, within a clock tick, that the threads have used, and
-    /// children that have ended since.
+    /// Returns the CPU time in nanoseconds that the threads have used, within a clock tick.
     pub fn cpu_time(&self) -> Option<u64> {
         let stat = self.process.stat().ok()?;
-        let waited_for = u64::try_from(stat.cutime + stat.cstime).unwrap_or_default();
-        Some((stat.utime + stat.stime + waited_for).saturating_mul(1_000_000_000 / procfs::ticks_per_second().max(1)))
+        Some((stat.utime + stat.stime).saturating_mul(1_000_000_000 / procfs::ticks_per_second().max(1)))
     }
 
     /// Returns the id that the process has in its own namespace of process ids, if that is not the

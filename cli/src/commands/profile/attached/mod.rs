@@ -137,7 +137,7 @@ impl Recording {
         quotas.sort_by(|a, b| a.group().cmp(b.group()));
         quotas.dedup_by(|a, b| a.group() == b.group());
         let began = Instant::now();
-        let windows = Windows::new(limit, now(), spending(&recorder), &sources(&mut perf, &mut requests));
+        let windows = Windows::new(limit, now(), spending(&mut recorder), &sources(&mut perf, &mut requests));
         let pace = (rate, 0);
         let (counted, seen, intervals) = (began, 0, (0.0, 0.0));
         Ok(Recording { recorder, perf, requests, windows, quotas, began, counted, seen, pace, intervals })
@@ -164,7 +164,7 @@ impl Recording {
         let mut sources = sources(&mut self.perf, &mut self.requests);
         let time = now();
         if time >= self.windows.next()
-            && self.windows.step(time, spending(&self.recorder), &mut sources)? == Some(WindowChange::Ended)
+            && self.windows.step(time, spending(&mut self.recorder), &mut sources)? == Some(WindowChange::Ended)
         {
             self.recorder.pause_at(time);
         }
@@ -260,7 +260,7 @@ impl Recording {
     }
 }
 
-fn spending(recorder: &Recorder) -> Spending {
+fn spending(recorder: &mut Recorder) -> Spending {
     Spending { own: process_time(), used: recorder.cpu_time() }
 }
 
