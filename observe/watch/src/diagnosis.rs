@@ -103,8 +103,9 @@ type Rule = fn(&Facts) -> Option<(Cause, String)>;
 
 /// The rules. Certain causes stand first: a process that is stopped or throttled needs no other
 /// explanation. Connections that nobody accepts show themselves, and may keep a CPU busy with
-/// failing calls. Busy CPUs stand before waits, since every thread waits behind a busy CPU. Idle
-/// pools look like locks, so locks stand behind everything that shows where a request is.
+/// failing calls. Pauses fill CPUs, too, but only for their time. Busy CPUs stand before waits,
+/// since every thread waits behind a busy CPU. Idle pools look like locks, so locks stand behind
+/// everything that shows where a request is.
 const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, backend, name_resolution, disk, lock];
 
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
@@ -190,6 +191,7 @@ fn pauses(facts: &Facts) -> Option<(Cause, String)> {
     // Where nearly all its time is pauses, one request after the other takes long. Who pauses for a
     // collector wants no CPU meanwhile.
     let is_one = facts.stall_share < 0.8 && facts.stall_cpus >= 0.5 && !threads_want_cpus(facts);
+    let is_one = is_one && !is_busy_throughout(facts);
     (pauses_often(facts) && is_one).then(|| {
         let collector = if facts.collector_cpus >= 0.05 {
             format!(", and garbage collection uses {} CPUs", number(facts.collector_cpus))
@@ -203,6 +205,13 @@ fn pauses(facts: &Facts) -> Option<(Cause, String)> {
         );
         (Cause::Pauses, sentence)
     })
+}
+
+/// The CPUs are busy with requests, too: as busy while it answers as while it does not, and not
+/// with a collector. More of them, or fewer requests, would help.
+fn is_busy_throughout(facts: &Facts) -> bool {
+    let is_as_busy = facts.serving_cpus >= BUSY * facts.stall_cpus;
+    is_as_busy && facts.collector_cpus < 0.2 * facts.cpus && busy_cpus(facts).is_some()
 }
 
 fn name_resolution(facts: &Facts) -> Option<(Cause, String)> {
@@ -668,6 +677,32 @@ mod tests {
                     ..with_inside(16.0, 200, Facts { cpus: 1.9, waiting_for_cpus: 14.0, idle_cpus: 0.0, ..idle() })
                 },
                 Cause::Cpu,
+            ),
+            // Threads of Python that compute for their requests, which sometimes end together.
+            (
+                Facts {
+                    stalls: 3,
+                    stall_share: 0.4,
+                    longest_stall: ms(620),
+                    stall_cpus: 0.98,
+                    serving_cpus: 0.96,
+                    runs_one_thread: true,
+                    ..with_inside(20.0, 2_000, Facts { cpus: 0.97, waiting_for_cpus: 0.5, ..idle() })
+                },
+                Cause::Cpu,
+            ),
+            // A collector without an end: its program has little of the one CPU.
+            (
+                Facts {
+                    stalls: 6,
+                    stall_share: 0.6,
+                    longest_stall: ms(320),
+                    stall_cpus: 0.98,
+                    serving_cpus: 0.96,
+                    collector_cpus: 0.6,
+                    ..with_queue(400, Facts { cpus: 0.97, allowed_cpus: 1.0, ..idle() })
+                },
+                Cause::Pauses,
             ),
             // Threads that compute in the background, while requests are served at once.
             (Facts { inside: 0.2, cpus: 1.9, waiting_for_cpus: 6.0, idle_cpus: 0.0, ..idle() }, Cause::None),
