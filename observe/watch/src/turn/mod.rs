@@ -7,9 +7,11 @@
 //! 1. [`TcpSocket::last_data`]: acknowledgements that came late, or not yet.
 //! 2. Acknowledgements between two polls: where none came alone, the peer's data brought the one
 //!    of our last data, and came after it.
-//! 3. Counts since a poll at which the turn was certain: a question without its usual number of
-//!    answer segments is open. The connection's beginning is such a time, too; but so far back
-//!    counts tell only where each answer has the same number of segments.
+//! 3. Counts since the connection's beginning, if one number of segments per answer explains those
+//!    of most connections: a question is open if exactly that many are missing. Where they explain
+//!    not this one, the counts since a poll at which the turn was certain.
+//! 4. Where answers have various sizes, the turn stays as it was: each answer may have been
+//!    followed by a question, or each question by an answer.
 //!
 //! Where nothing tells, no question is taken for open: a healthy service looks like that.
 
@@ -33,7 +35,8 @@ pub(crate) enum Asker {
     Program,
 }
 
-/// Most questions after which answers of various sizes still tell whether one is missing.
+/// Most questions after which a poll at which the turn was certain is near. An answer of another
+/// size among them is unlikely; further back, only exact counts tell.
 const NEAR: u32 = 8;
 
 /// Follows one connection.
@@ -70,41 +73,40 @@ impl TurnTracker {
             *self = TurnTracker::default();
         }
         let last = self.last.replace(now);
-        if let Some(last) = last {
-            usual.learn(now.questions - last.questions, now.answers - last.answers);
-        }
         let order = match socket.last_data() {
             LastData::Unknown if last.is_some_and(|last| brought_by_data(&last, &now)) => LastData::Received,
             order => order,
         };
         let is_open = match order {
-            LastData::Unknown => return self.is_open_by_counts(now, usual),
-            LastData::None => false,
+            LastData::Unknown => {
+                usual.compare(now.questions, now.answers, None);
+                return self.is_open_by_counts(now, usual);
+            }
+            LastData::None => return false,
             LastData::Received => asker == Asker::Peer,
             LastData::Sent => asker == Asker::Program,
         };
+        usual.compare(now.questions, now.answers, Some(is_open));
         self.certain = Certain { questions: now.questions, answers: now.answers, is_open, is_seen: true };
         is_open
     }
 
-    fn is_open_by_counts(&self, now: Counts, usual: &mut UsualAnswer) -> bool {
+    fn is_open_by_counts(&self, now: Counts, usual: &UsualAnswer) -> bool {
         let Certain { questions, answers, is_open, is_seen } = self.certain;
         let (questions, answers) = (now.questions - questions, now.answers - answers);
         if questions == 0 && answers == 0 {
             return is_open;
         }
-        if !is_seen {
-            usual.compare(questions, answers);
+        let is_near = is_seen && questions <= NEAR;
+        let Some(size) = usual.segments() else { return is_near && is_open && questions > 0 };
+        // A question of several segments has one answer.
+        let whole = size.max(1.0);
+        let missing = size * f64::from(now.questions) - f64::from(now.answers);
+        if missing.abs() < 0.01 || (missing - whole).abs() < 0.01 {
+            return missing > 0.01;
         }
-        let Some(size) = usual.segments() else { return false };
-        let expected = size * (f64::from(questions) + f64::from(u8::from(is_open)));
-        let missing = expected - f64::from(answers);
-        if is_seen && questions <= NEAR {
-            return missing >= size / 2.0;
-        }
-        // One answer is missing as a whole. A question of several segments may be under way.
-        let is_one = if size >= 1.0 { (missing - size).abs() < 0.01 } else { (0.01..1.01).contains(&missing) };
-        usual.is_constant() && is_one
+        let owed = size * f64::from(questions) + if is_open { whole } else { 0.0 };
+        is_near && owed - f64::from(answers) > whole - 0.01
     }
 }
 

@@ -118,6 +118,8 @@ fn counts_tell_whether_an_answer_is_missing_where_all_have_as_many_segments() {
         (&[(3, 4), (2, 4), (2, 2), (4, 6)], &[true, false, true, true]),
         // One segment for the first two, or two for one of them: nobody knows.
         (&[(2, 2)], &[false]),
+        (&[(2, 1), (3, 2)], &[true, true]),
+        (&[(2, 1), (6, 3), (8, 3)], &[false, false, true]),
         // Answers of various sizes.
         (&[(5, 8), (6, 8), (9, 11), (40, 57), (7, 12)], &[false; 5]),
     ] {
@@ -148,6 +150,51 @@ fn questions_of_two_segments_are_answered_by_one() {
         connection.question(at, 2);
         connection.answer(at, 1, true);
         usual.end_poll();
+    }
+}
+
+#[test]
+fn long_answers_of_some_connections_make_no_question_of_others_open() {
+    let mut usual = UsualAnswer::default();
+    let mut trackers: [TurnTracker; 8] = Default::default();
+    let mut connections: [Connection; 8] = Default::default();
+    for at in (100..9_000).step_by(100) {
+        for (number, (connection, tracker)) in connections.iter_mut().zip(&mut trackers).enumerate() {
+            // One request takes a moment, so that the turn is certain then.
+            connection.question(at, 1);
+            connection.answer(at + if at == 100 { 9 } else { 0 }, if number < 2 { 60 } else { 1 }, true);
+            assert!(!tracker.observe(&connection.seen(at + 90), Asker::Peer, &mut usual), "{number} at {at} ms");
+        }
+        usual.end_poll();
+    }
+}
+
+#[test]
+fn a_look_between_the_two_segments_of_an_answer_leaves_the_next_question_open() {
+    let (mut usual, mut tracker, mut connection) = <(UsualAnswer, TurnTracker, Connection)>::default();
+    usual.compare(5, 10, Some(false));
+    usual.end_poll();
+    connection.question(100, 1);
+    for at in (400..4_000).step_by(400) {
+        // The second waits for the acknowledgement of the first, and the client for both.
+        connection.answer(at, 1, false);
+        assert!(!tracker.observe(&connection.seen(at + 20), Asker::Peer, &mut usual), "at {at} ms");
+        connection.answer(at + DELAY, 1, true);
+        connection.question(at + DELAY, 1);
+        assert!(tracker.observe(&connection.seen(at + 300), Asker::Peer, &mut usual), "at {at} ms");
+    }
+}
+
+#[test]
+fn the_turn_stays_as_it_was_where_answers_have_various_sizes() {
+    let mut usual = UsualAnswer::default();
+    let mut starved = (Connection::default(), TurnTracker::default());
+    starved.0.question(100, 1);
+    assert!(starved.1.observe(&starved.0.seen(150), Asker::Peer, &mut usual));
+    for (number, at) in (400..3_000).step_by(400).enumerate() {
+        starved.0.answer(at, 1 + number as u32 % 3, true);
+        starved.0.question(at, 1);
+        assert!(starved.1.observe(&starved.0.seen(at + 300), Asker::Peer, &mut usual), "at {at} ms");
     }
 }
 
@@ -220,7 +267,8 @@ proptest! {
         // A service is of this kind if its answers or its questions fit into one segment.
         prop_assume!(asks == 1 || answers == 1);
         let (mut usual, mut tracker) = <(UsualAnswer, TurnTracker)>::default();
-        usual.learn(100 * asks, 100 * answers);
+        usual.compare(5 * asks, 5 * answers, Some(false));
+        usual.end_poll();
         run(&steps, |_| (asks, answers), |connection, at| {
             if at >= 50 * skipped {
                 let socket = connection.seen(at);

@@ -1,80 +1,71 @@
 //! How many segments the answers of a service usually have.
 
-/// Most segments of an answer that are looked for among connections without history.
-const MOST_SEGMENTS: usize = 16;
+/// Most segments of an answer that are told apart.
+const MOST_ANSWERS: usize = 16;
 
-/// Questions between polls from which they alone tell the usual answer.
-const ENOUGH: f64 = 8.0;
+/// Most segments of a question that are told apart.
+const MOST_QUESTIONS: usize = 4;
 
-/// Questions after which older ones count half.
-const REMEMBERED: f64 = 4096.0;
-
-/// Segments that an answer usually has, over the connections of one service.
+/// Segments that an answer usually has, over the connections of one service: the number that
+/// explains the counts of most connections from their beginning on.
 #[derive(Debug, Default)]
 pub(crate) struct UsualAnswer {
-    questions: f64,
-    answers: f64,
-    /// Connections without history in this poll, and how many of them each number explains.
+    /// Connections in this poll, and how many of them each size of an answer explains.
     compared: u32,
-    explained: [u32; MOST_SEGMENTS],
-    /// Number that explained most of them in the last poll.
-    common: Option<f64>,
+    answers: [u32; MOST_ANSWERS],
+    /// The same for sizes of a question whose answer has one segment.
+    questions: [u32; MOST_QUESTIONS],
+    /// Answer segments for each segment of a question, as the last poll found them.
+    usual: Option<f64>,
 }
 
 impl UsualAnswer {
+    /// Takes the segments of a connection so far; `is_open` tells whether a question is open, if
+    /// that is certain.
+    pub(super) fn compare(&mut self, questions: u32, answers: u32, is_open: Option<bool>) {
+        self.compared += 1;
+        let (questions, answers) = (u64::from(questions), u64::from(answers));
+        let explains = |asked: u64, answered: u64, size: u64| {
+            let closed = is_open != Some(true) && answered == asked * size;
+            closed || (is_open != Some(false) && asked > 0 && answered == (asked - 1) * size)
+        };
+        for (size, explained) in (1..).zip(&mut self.answers) {
+            *explained += u32::from(explains(questions, answers, size));
+        }
+        for (size, explained) in (1..).zip(&mut self.questions).skip(1) {
+            let asked = questions / size;
+            *explained += u32::from(questions % size == 0 && explains(asked, answers, 1));
+        }
+    }
+
     /// Ends a poll.
     pub(crate) fn end_poll(&mut self) {
-        let most = self.explained.iter().copied().max().unwrap_or(0);
-        let is_common = most > 0 && most >= self.compared - self.compared / 4;
-        let mut best = (1_u32..).zip(self.explained).filter(|(_, explained)| *explained == most);
-        // Two that explain as many tell nothing.
-        self.common = match (best.next(), best.next()) {
-            (Some((segments, _)), None) if is_common => Some(f64::from(segments)),
-            _ => None,
-        };
-        (self.compared, self.explained) = (0, [0; MOST_SEGMENTS]);
-    }
-
-    /// Takes what passed on a connection between two polls.
-    pub(super) fn learn(&mut self, questions: u32, answers: u32) {
-        self.questions += f64::from(questions);
-        self.answers += f64::from(answers);
-        if self.questions > REMEMBERED {
-            self.questions /= 2.0;
-            self.answers /= 2.0;
+        if self.compared > 0 {
+            let least = self.compared - self.compared / 4;
+            let answers = commonest(&self.answers);
+            let questions = commonest(&self.questions);
+            // Most questions have one segment: only more connections can say otherwise.
+            self.usual = match (answers, questions) {
+                ((_, most), (Some(size), explained)) if explained > most && explained >= least => Some(size.recip()),
+                ((size, most), _) if most >= least => size,
+                _ => None,
+            };
         }
+        *self = UsualAnswer { usual: self.usual, ..UsualAnswer::default() };
     }
 
-    /// Takes the counts of a connection from its beginning, with or without an open question.
-    pub(super) fn compare(&mut self, questions: u32, answers: u32) {
-        self.compared += 1;
-        for (segments, explained) in (1_u64..).zip(&mut self.explained) {
-            let owed = [questions, questions.saturating_sub(1)].map(|questions| u64::from(questions) * segments);
-            *explained += u32::from(owed.contains(&answers.into()));
-        }
-    }
-
-    /// Segments of an answer for each segment of a question.
+    /// Answer segments for each segment of a question; `None` if they differ, or are not known.
     pub(super) fn segments(&self) -> Option<f64> {
-        let learned = (self.answers >= 1.0).then(|| self.answers / self.questions.max(1.0));
-        if self.questions >= ENOUGH { learned.map(whole) } else { self.common.or(learned.map(whole)) }
-    }
-
-    /// Whether answers have the same number of segments, as far as is known.
-    pub(super) fn is_constant(&self) -> bool {
-        self.segments().is_some_and(|size| size.fract() == 0.0 || size.recip().fract() == 0.0)
+        self.usual
     }
 }
 
-/// The whole number of answer segments, or of question segments, that is near `size`: a question
-/// or an answer that is under way belongs to it.
-fn whole(size: f64) -> f64 {
-    let is_near = |size: f64| size >= 1.0 && (size - size.round()).abs() <= 0.1 * size.round();
-    if is_near(size) {
-        size.round()
-    } else if is_near(size.recip()) {
-        size.recip().round().recip()
-    } else {
-        size
+/// The size that explains most connections, and how many. Two that explain as many tell nothing.
+fn commonest(explained: &[u32]) -> (Option<f64>, u32) {
+    let most = explained.iter().copied().max().unwrap_or(0);
+    let mut sizes = (1_u32..).zip(explained).filter(|(_, explained)| **explained == most);
+    match (sizes.next(), sizes.next()) {
+        (Some((size, _)), None) => (Some(f64::from(size)), most),
+        _ => (None, most),
     }
 }
