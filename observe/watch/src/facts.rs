@@ -98,8 +98,8 @@ pub struct Facts {
     pub busiest: Option<BusiestThread>,
     /// CPUs that threads of garbage collectors used.
     pub collector_cpus: f64,
-    /// Share of threads that did not run for a second.
-    pub still_threads: f64,
+    /// Share of the threads at the futex with most waiters that did not run for a second.
+    pub still_waiters: f64,
     /// Whether the runtime runs one thread at a time.
     pub runs_one_thread: bool,
     /// CPUs that a quota allows.
@@ -221,8 +221,8 @@ impl Facts {
             sum.waited += count.waited;
             sum.uncounted += count.uncounted;
             sum.collector += count.collector;
-            sum.threads += count.threads;
-            sum.still_threads += count.still_threads;
+            sum.waiters += count.waiters;
+            sum.still_waiters += count.still_waiters;
             sum.quota_periods += count.quota_periods;
             sum.throttled_periods += count.throttled_periods;
             sum.throttled += count.throttled;
@@ -245,7 +245,7 @@ impl Facts {
         self.collector_cpus = per_second(sum.collector);
         self.runs_one_thread = sum.runs_one_thread;
         self.is_out_of_descriptors = sum.is_out_of_descriptors;
-        self.still_threads = ratio(sum.still_threads as f64, sum.threads as f64);
+        self.still_waiters = ratio(sum.still_waiters as f64, sum.waiters as f64);
         self.quota_cpus = sum.quota_cpus;
         self.throttled_share = ratio(sum.throttled_periods as f64, sum.quota_periods as f64);
         self.throttled_cpus = per_second(sum.throttled);
