@@ -77,6 +77,35 @@ fn requests_that_are_read_and_not_answered_are_inside() {
     assert!(report["sentence"].as_str().unwrap().contains("take long inside"), "{report}");
 }
 
+/// Both ends of a connection on which the client asks for the `asked`th time as soon as it has its
+/// answer of two segments, and waits.
+fn asked_again_at_once(listener: &TcpListener, asked: usize) -> (TcpStream, TcpStream) {
+    use std::io::Read;
+    let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (mut server, _) = listener.accept().unwrap();
+    server.set_nodelay(true).unwrap();
+    client.write_all(b"question").unwrap();
+    for _ in 1..asked {
+        server.read_exact(&mut [0; 8]).unwrap();
+        server.write_all(b"head").unwrap();
+        server.write_all(b"body").unwrap();
+        client.read_exact(&mut [0; 8]).unwrap();
+        client.write_all(b"question").unwrap();
+    }
+    server.read_exact(&mut [0; 8]).unwrap();
+    (client, server)
+}
+
+#[test]
+fn clients_that_ask_again_at_once_have_their_requests_inside() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let _ends: Vec<_> = [3, 3, 3, 2, 4].map(|asked| asked_again_at_once(&listener, asked)).into();
+    let report = look(&listener.local_addr().unwrap().to_string(), &[]);
+    // All that the first look told, others may need a second one.
+    assert!(report["inside"].as_f64().unwrap() > 4.0, "{report}");
+    assert_eq!(report["cause"], "unknown", "{report}");
+}
+
 #[test]
 fn a_stopped_process_is_named() {
     let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))

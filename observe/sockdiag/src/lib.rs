@@ -43,5 +43,5 @@ mod unread;
 
 pub use error::SockDiagError;
 pub use reader::{Namespace, SocketReader};
-pub use socket::{TcpListener, TcpSocket, TcpState, UdpSocket, UnixSocket, UnixState};
+pub use socket::{LastData, TcpListener, TcpSocket, TcpState, UdpSocket, UnixSocket, UnixState};
 pub use unread::{AgeBounds, UnreadTracker};

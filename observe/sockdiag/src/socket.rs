@@ -41,6 +41,23 @@ impl TcpState {
     }
 }
 
+/// The latest acknowledgement of data: a round trip and the peer's delay of 40 to 200 ms. Probes of
+/// silent connections are answered after seconds.
+const LATEST_ACKNOWLEDGEMENT: Duration = Duration::from_secs(1);
+
+/// Which data passed last on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastData {
+    /// No data has passed.
+    None,
+    /// The peer's.
+    Received,
+    /// That of this host's program.
+    Sent,
+    /// Both passed within one tick of the kernel's clock, and one dump does not tell their order.
+    Unknown,
+}
+
 /// A TCP connection, from the side of this host's program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TcpSocket {
@@ -62,12 +79,17 @@ pub struct TcpSocket {
     pub since_received: Duration,
     /// Time since data was last sent, as [`since_received`](TcpSocket::since_received).
     pub since_sent: Duration,
+    /// Time since an acknowledgement last arrived, alone or with data, as
+    /// [`since_received`](TcpSocket::since_received).
+    pub since_acknowledged: Duration,
     /// Bytes of data that have arrived, without repetitions.
     pub bytes_received: u64,
     /// Segments with data that have arrived.
     pub segments_received: u32,
     /// Segments with data that were sent.
     pub segments_sent: u32,
+    /// Segments without data that have arrived: acknowledgements alone.
+    pub acknowledgements: u32,
     /// Segments that were sent again.
     pub retransmitted: u32,
 }
@@ -83,17 +105,45 @@ impl TcpSocket {
         self.bytes_received.saturating_sub(self.unread.into())
     }
 
-    /// Whether the program has read all that came and has not answered: a request is in its hands.
-    pub fn is_being_served(&self) -> bool {
-        let received = (self.since_received, self.segments_received);
-        self.unread == 0 && owes_answer(received, (self.since_sent, self.segments_sent))
+    /// Which data passed last, as far as one dump tells.
+    ///
+    /// A client that asks again as soon as it has its answer does so within one tick of the
+    /// kernel's clock: then the times of both are equal, and acknowledgements tell the order. Data
+    /// that has not been acknowledged was sent after the peer's last data, which would have
+    /// acknowledged it. So was data whose acknowledgement came alone and later: an older one would
+    /// have come with the peer's data. An acknowledgement within the same tick says nothing.
+    pub fn last_data(&self) -> LastData {
+        match (self.segments_received, self.segments_sent) {
+            (0, 0) => return LastData::None,
+            (_, 0) => return LastData::Received,
+            (0, _) => return LastData::Sent,
+            _ => {}
+        }
+        match self.since_received.cmp(&self.since_sent) {
+            Ordering::Less => LastData::Received,
+            Ordering::Greater => LastData::Sent,
+            Ordering::Equal if self.unsent > 0 || self.was_acknowledged_later() => LastData::Sent,
+            Ordering::Equal => LastData::Unknown,
+        }
     }
 
-    /// Whether this host's program has sent something and waits for the peer's answer. The same as
-    /// [`is_being_served`](TcpSocket::is_being_served), seen from the client.
+    /// Whether an acknowledgement came alone after the last data. One that came much later answered
+    /// a probe of a silent connection.
+    fn was_acknowledged_later(&self) -> bool {
+        let after = self.since_received.saturating_sub(self.since_acknowledged);
+        !after.is_zero() && after < LATEST_ACKNOWLEDGEMENT
+    }
+
+    /// Whether the program has read all that came and has certainly not answered: a request is in
+    /// its hands.
+    pub fn is_being_served(&self) -> bool {
+        self.unread == 0 && self.last_data() == LastData::Received
+    }
+
+    /// Whether this host's program has certainly sent something and waits for the peer's answer.
+    /// The same as [`is_being_served`](TcpSocket::is_being_served), seen from the client.
     pub fn awaits_answer(&self) -> bool {
-        let sent = (self.since_sent, self.segments_sent);
-        self.state == TcpState::SynSent || owes_answer(sent, (self.since_received, self.segments_received))
+        self.state == TcpState::SynSent || self.last_data() == LastData::Sent
     }
 
     /// Reads the kernel's message; `None` for a socket without TCP's information.
@@ -112,9 +162,11 @@ impl TcpSocket {
             unsent: header.send_queue,
             since_received: Duration::from_millis(info.last_data_received_ms.into()),
             since_sent: Duration::from_millis(info.last_data_sent_ms.into()),
+            since_acknowledged: Duration::from_millis(info.last_acknowledgement_ms.into()),
             bytes_received: info.bytes_received,
             segments_received: info.data_segments_received,
             segments_sent: info.data_segments_sent,
+            acknowledgements: info.segments_received.wrapping_sub(info.data_segments_received),
             retransmitted: info.retransmitted,
         })
     }
@@ -227,25 +279,6 @@ impl UnixSocket {
     }
 }
 
-/// Whether a question has come, `question` ago, that has no answer yet. Both have the time since
-/// the last segment with data, and the number of such segments.
-///
-/// A client that asks again as soon as it has its answer does so within one tick of the kernel's
-/// clock: then the times are equal and do not tell the order. The counts do, where answers have as
-/// many segments as they had so far: one more question than there are answers is unanswered.
-fn owes_answer(question: (Duration, u32), answer: (Duration, u32)) -> bool {
-    let (questions, answers) = (u64::from(question.1), u64::from(answer.1));
-    if questions == 0 || answers == 0 {
-        return questions > 0;
-    }
-    let per_question = ((answers + questions / 2) / questions).max(1);
-    match question.0.cmp(&answer.0) {
-        Ordering::Less => true,
-        Ordering::Greater => false,
-        Ordering::Equal => answers < per_question * questions,
-    }
-}
-
 /// The peer's address. An IPv4 connection of an IPv6 socket has an IPv4 address.
 fn peer(header: &InetResponseHeader) -> SocketAddr {
     SocketAddr::new(header.socket_id.destination_address.to_canonical(), header.socket_id.destination_port)
@@ -267,22 +300,44 @@ fn tcp_info(message: &InetResponse) -> Option<TcpInfo> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_question_is_open_until_an_answer_comes_later() {
-        let at = |ms, segments| (Duration::from_millis(ms), segments);
-        for (question, answer, open) in [
-            (at(900, 0), at(900, 0), false),
-            (at(40, 1), at(900, 0), true),
-            (at(40, 7), at(90, 6), true),
-            (at(40, 7), at(30, 7), false),
-            // Within one tick: the counts tell.
-            (at(40, 7), at(40, 7), false),
-            (at(40, 8), at(40, 7), true),
-            // Answers of three segments.
-            (at(40, 20), at(40, 60), false),
-            (at(40, 20), at(40, 57), true),
-        ] {
-            assert_eq!(owes_answer(question, answer), open, "{question:?} {answer:?}");
+    /// A connection with the times since data came, went and was acknowledged, in milliseconds.
+    fn socket(received: u64, sent: u64, acknowledged: u64) -> TcpSocket {
+        TcpSocket {
+            local: "127.0.0.1:80".parse().unwrap(),
+            peer: "127.0.0.1:4000".parse().unwrap(),
+            state: TcpState::Established,
+            inode: 1,
+            unread: 0,
+            unsent: 0,
+            since_received: Duration::from_millis(received),
+            since_sent: Duration::from_millis(sent),
+            since_acknowledged: Duration::from_millis(acknowledged),
+            bytes_received: 70,
+            segments_received: 7,
+            segments_sent: 7,
+            acknowledgements: 1,
+            retransmitted: 0,
         }
+    }
+
+    #[test]
+    fn times_tell_which_data_passed_last() {
+        let silent = TcpSocket { segments_received: 0, segments_sent: 0, ..socket(900, 900, 900) };
+        assert_eq!(silent.last_data(), LastData::None);
+        assert_eq!(TcpSocket { segments_sent: 0, ..socket(40, 40, 40) }.last_data(), LastData::Received);
+        assert_eq!(TcpSocket { segments_received: 0, ..socket(40, 40, 40) }.last_data(), LastData::Sent);
+        assert_eq!(socket(40, 44, 40).last_data(), LastData::Received);
+        assert_eq!(socket(40, 30, 40).last_data(), LastData::Sent);
+    }
+
+    #[test]
+    fn within_one_tick_acknowledgements_tell_which_data_passed_last() {
+        // With the peer's data, or alone at once: nobody knows.
+        assert_eq!(socket(400, 400, 400).last_data(), LastData::Unknown);
+        // Not yet, or alone after the usual delay: no data has come since.
+        assert_eq!(TcpSocket { unsent: 2, ..socket(400, 400, 900) }.last_data(), LastData::Sent);
+        assert_eq!(socket(400, 400, 360).last_data(), LastData::Sent);
+        // The answer to a probe, after 15 s.
+        assert_eq!(socket(20_000, 20_000, 5_000).last_data(), LastData::Unknown);
     }
 }

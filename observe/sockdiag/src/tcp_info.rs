@@ -10,10 +10,14 @@ pub(crate) struct TcpInfo {
     pub(crate) last_data_sent_ms: u32,
     /// `tcpi_last_data_recv`, in milliseconds.
     pub(crate) last_data_received_ms: u32,
+    /// `tcpi_last_ack_recv`, in milliseconds.
+    pub(crate) last_acknowledgement_ms: u32,
     /// `tcpi_total_retrans`, in segments.
     pub(crate) retransmitted: u32,
     /// `tcpi_bytes_received`.
     pub(crate) bytes_received: u64,
+    /// `tcpi_segs_in`.
+    pub(crate) segments_received: u32,
     /// `tcpi_data_segs_in`.
     pub(crate) data_segments_received: u32,
     /// `tcpi_data_segs_out`.
@@ -26,8 +30,10 @@ impl TcpInfo {
         Some(TcpInfo {
             last_data_sent_ms: u32_at(bytes, 44)?,
             last_data_received_ms: u32_at(bytes, 52)?,
+            last_acknowledgement_ms: u32_at(bytes, 56)?,
             retransmitted: u32_at(bytes, 100)?,
             bytes_received: u64_at(bytes, 128)?,
+            segments_received: u32_at(bytes, 140)?,
             data_segments_received: u32_at(bytes, 152)?,
             data_segments_sent: u32_at(bytes, 156)?,
         })

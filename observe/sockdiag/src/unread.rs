@@ -90,10 +90,12 @@ mod tests {
             unsent: 0,
             since_received: since * MS,
             since_sent: Duration::ZERO,
+            since_acknowledged: Duration::ZERO,
             bytes_received: received,
             // Segments of a hundred bytes.
             segments_received: u32::try_from(received / 100).unwrap(),
             segments_sent: 0,
+            acknowledgements: 0,
             retransmitted: 0,
         }
     }

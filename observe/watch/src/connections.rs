@@ -7,6 +7,7 @@ use std::time::Duration;
 use leeward_sockdiag::{AgeBounds, TcpSocket, UnixSocket, UnreadTracker};
 
 use crate::poll::FrontPoll;
+use crate::turn::{Asker, TurnTracker, UsualAnswer};
 
 /// Most connections that are followed; others are counted, and their ages have no upper bound.
 const MAX_FOLLOWED: usize = 200_000;
@@ -30,6 +31,7 @@ pub(crate) struct ConnectionTable {
     dropped: u32,
     /// Time of the latest poll that saw a connection.
     latest: Duration,
+    usual_answer: UsualAnswer,
     front: FrontPoll,
 }
 
@@ -39,6 +41,7 @@ struct Followed {
     first_seen: Duration,
     generation: u64,
     unread: UnreadTracker,
+    turn: TurnTracker,
     bytes_read: u64,
     segments_received: u32,
     segments_sent: u32,
@@ -92,13 +95,15 @@ impl ConnectionTable {
                     at_least: socket.since_received,
                     at_most: None,
                 }),
+                socket.is_being_served(),
             );
             return;
         }
         self.latest = at;
         let followed = self.tcp.entry(key).or_insert_with(|| Followed::new(at, socket));
         let age = followed.unread.observe(at, socket);
-        count_state(front, socket, age);
+        let is_open = followed.turn.observe(socket, Asker::Peer, &mut self.usual_answer);
+        count_state(front, socket, age, is_open);
         let changes = followed.changes(socket);
         followed.generation = self.generation;
         // What a connection did before it was first seen belongs to no poll.
@@ -161,6 +166,7 @@ impl ConnectionTable {
         }
         self.tcp.retain(|_, followed| followed.generation == generation);
         self.unix.retain(|_, followed| followed.generation == generation);
+        self.usual_answer.end_poll();
         std::mem::take(&mut self.front)
     }
 }
@@ -179,6 +185,7 @@ impl Followed {
             first_seen: at,
             generation: 0,
             unread: UnreadTracker::default(),
+            turn: TurnTracker::default(),
             bytes_read: 0,
             segments_received: 0,
             segments_sent: 0,
@@ -211,12 +218,12 @@ impl Followed {
     }
 }
 
-/// Counts what a connection waits for.
-fn count_state(front: &mut FrontPoll, socket: &TcpSocket, unread: Option<AgeBounds>) {
+/// Counts what a connection waits for. A request is inside if its question is open, and read.
+fn count_state(front: &mut FrontPoll, socket: &TcpSocket, unread: Option<AgeBounds>, is_open: bool) {
     if let Some(age) = unread {
         front.unread += 1;
         oldest(&mut front.oldest_unread, age);
-    } else if socket.is_being_served() {
+    } else if is_open {
         front.inside += 1;
         front.oldest_inside = front.oldest_inside.max(Some(socket.since_received));
     } else if socket.unsent > 0 && socket.since_sent > SLOW_READER {
@@ -255,9 +262,11 @@ mod tests {
             unsent: 0,
             since_received: ms(900),
             since_sent: ms(900),
+            since_acknowledged: ms(900),
             bytes_received: 0,
             segments_received: 0,
             segments_sent: 0,
+            acknowledgements: 0,
             retransmitted: 0,
         }
     }
@@ -286,6 +295,24 @@ mod tests {
         assert_eq!((front.connections, front.unread, front.inside, front.slow_readers), (4, 1, 1, 1));
         assert_eq!(front.oldest_unread, Some(AgeBounds { estimate: ms(40), at_least: ms(40), at_most: None }));
         assert_eq!(front.oldest_inside, Some(ms(30)));
+    }
+
+    #[test]
+    fn clients_that_ask_again_at_once_wait_though_their_answers_have_two_segments() {
+        // Twenty threads at one lock, each for a client: the third answer is due, or the second.
+        let clients: Vec<TcpSocket> = (1..=20)
+            .map(|port| {
+                let (segments_received, segments_sent) = if port % 2 == 0 { (3, 4) } else { (2, 2) };
+                let since = ms(200 * u64::from(port));
+                let times =
+                    TcpSocket { since_received: since, since_sent: since, since_acknowledged: since, ..socket(port) };
+                TcpSocket { segments_received, segments_sent, acknowledgements: segments_sent + 1, ..times }
+            })
+            .collect();
+        let mut table = ConnectionTable::default();
+        poll(&mut table, 5000, &clients);
+        let front = poll(&mut table, 5000, &clients);
+        assert_eq!((front.inside, front.oldest_inside), (20, Some(ms(4000))));
     }
 
     #[test]

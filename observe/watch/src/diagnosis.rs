@@ -88,6 +88,10 @@ const LASTING: f64 = 0.5;
 /// Share of a CPU, or of all allowed CPUs, from which they count as busy.
 const BUSY: f64 = 0.85;
 
+/// Share of a futex's waiters that do not run for a second, from which they wait for an event. At a
+/// lock for which each waits less than five seconds, fewer stand still.
+const STILL: f64 = 0.8;
+
 /// Names the cause that the facts show.
 pub fn diagnose(facts: &Facts) -> Diagnosis {
     for rule in RULES {
@@ -103,8 +107,9 @@ type Rule = fn(&Facts) -> Option<(Cause, String)>;
 
 /// The rules. Certain causes stand first: a process that is stopped or throttled needs no other
 /// explanation. Connections that nobody accepts show themselves, and may keep a CPU busy with
-/// failing calls. Busy CPUs stand before waits, since every thread waits behind a busy CPU. Idle
-/// pools look like locks, so locks stand behind everything that shows where a request is.
+/// failing calls. Pauses fill CPUs, too, but only for their time. Busy CPUs stand before waits,
+/// since every thread waits behind a busy CPU. Idle pools look like locks, so locks stand behind
+/// everything that shows where a request is.
 const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, backend, name_resolution, disk, lock];
 
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
@@ -164,7 +169,9 @@ fn busy_cpus(facts: &Facts) -> Option<String> {
     if facts.cpus >= BUSY * allowed {
         return Some(format!("it uses {} of its {} CPUs", number(facts.cpus), number(allowed)));
     }
-    if facts.runs_one_thread && facts.cpus >= BUSY {
+    // Its threads are one in turn, which waits for a CPU where other programs use them.
+    let is_kept = facts.cpus >= 0.7 && facts.cpus + facts.waiting_for_cpus >= 0.9;
+    if facts.runs_one_thread && (facts.cpus >= BUSY || is_kept) {
         return Some(format!("it uses {} of a CPU, and its interpreter runs one thread at a time", number(facts.cpus)));
     }
     if let Some(thread) = facts.busiest.as_ref().filter(|thread| thread.ran + thread.waited >= 0.9) {
@@ -190,6 +197,7 @@ fn pauses(facts: &Facts) -> Option<(Cause, String)> {
     // Where nearly all its time is pauses, one request after the other takes long. Who pauses for a
     // collector wants no CPU meanwhile.
     let is_one = facts.stall_share < 0.8 && facts.stall_cpus >= 0.5 && !threads_want_cpus(facts);
+    let is_one = is_one && !is_busy_throughout(facts);
     (pauses_often(facts) && is_one).then(|| {
         let collector = if facts.collector_cpus >= 0.05 {
             format!(", and garbage collection uses {} CPUs", number(facts.collector_cpus))
@@ -203,6 +211,13 @@ fn pauses(facts: &Facts) -> Option<(Cause, String)> {
         );
         (Cause::Pauses, sentence)
     })
+}
+
+/// The CPUs are busy with requests, too: as busy while it answers as while it does not, and not
+/// with a collector. More of them, or fewer requests, would help.
+fn is_busy_throughout(facts: &Facts) -> bool {
+    let is_as_busy = facts.serving_cpus >= BUSY * facts.stall_cpus;
+    is_as_busy && facts.collector_cpus < 0.2 * facts.cpus && busy_cpus(facts).is_some()
 }
 
 fn name_resolution(facts: &Facts) -> Option<(Cause, String)> {
@@ -279,7 +294,7 @@ fn lock(facts: &Facts) -> Option<(Cause, String)> {
     // and then; threads that wait for an event do not.
     let inside = facts.inside;
     let fits = threads.same_futex >= 2.0 && inside >= 2.0 && (0.6..=1.15).contains(&(threads.same_futex / inside));
-    let fits = fits && facts.still_threads < 0.7;
+    let fits = fits && facts.still_waiters < STILL;
     (fits && facts.threads.runnable < 0.5 * facts.allowed_cpus.max(1.0)).then(|| {
         let sentence = format!(
             "waits for a lock: {} requests are inside, and {} threads sleep at the same futex; {}",
@@ -623,8 +638,19 @@ mod tests {
             (parked(100.0), Cause::None),
             // The same, and three requests that wait for a timer.
             (with_inside(3.0, 20_000, parked(100.0)), Cause::Unknown),
+            // An interpreter on a machine with other work.
+            (
+                with_inside(
+                    19.0,
+                    4_000,
+                    Facts { cpus: 0.84, waiting_for_cpus: 0.67, idle_cpus: 0.01, runs_one_thread: true, ..idle() },
+                ),
+                Cause::Cpu,
+            ),
+            // Twenty threads that each hold a lock for 200 ms: a quarter of them runs in a second.
+            (with_inside(20.0, 4_000, Facts { still_waiters: 0.75, ..parked(19.0) }), Cause::Lock),
             // Sixty requests that wait for an event, each in a thread of its own.
-            (with_inside(60.0, 20_000, Facts { still_threads: 0.97, ..parked(60.0) }), Cause::Unknown),
+            (with_inside(60.0, 20_000, Facts { still_waiters: 0.97, ..parked(60.0) }), Cause::Unknown),
             // A backend that answers at once, of a service without CPU.
             (with_queue(200, Facts { cpus: 1.95, idle_cpus: 0.0, backends: owing(1.0, 2), ..idle() }), Cause::Cpu),
             // A thread that computes in the background, while requests are served at once.
@@ -668,6 +694,32 @@ mod tests {
                     ..with_inside(16.0, 200, Facts { cpus: 1.9, waiting_for_cpus: 14.0, idle_cpus: 0.0, ..idle() })
                 },
                 Cause::Cpu,
+            ),
+            // Threads of Python that compute for their requests, which sometimes end together.
+            (
+                Facts {
+                    stalls: 3,
+                    stall_share: 0.4,
+                    longest_stall: ms(620),
+                    stall_cpus: 0.98,
+                    serving_cpus: 0.96,
+                    runs_one_thread: true,
+                    ..with_inside(20.0, 2_000, Facts { cpus: 0.97, waiting_for_cpus: 0.5, ..idle() })
+                },
+                Cause::Cpu,
+            ),
+            // A collector without an end: its program has little of the one CPU.
+            (
+                Facts {
+                    stalls: 6,
+                    stall_share: 0.6,
+                    longest_stall: ms(320),
+                    stall_cpus: 0.98,
+                    serving_cpus: 0.96,
+                    collector_cpus: 0.6,
+                    ..with_queue(400, Facts { cpus: 0.97, allowed_cpus: 1.0, ..idle() })
+                },
+                Cause::Pauses,
             ),
             // Threads that compute in the background, while requests are served at once.
             (Facts { inside: 0.2, cpus: 1.9, waiting_for_cpus: 6.0, idle_cpus: 0.0, ..idle() }, Cause::None),

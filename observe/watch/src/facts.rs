@@ -20,6 +20,10 @@ const STALL: Duration = Duration::from_millis(80);
 /// Requests that wait at the end of a pause. Fewer may be one slow request.
 const STALLED: u32 = 3;
 
+/// Answers that usually come in the time of a pause. A service that answers eight times a second
+/// has no pause when it answers nothing for 200 ms.
+const MISSED: f64 = 5.0;
+
 /// What a window of polls says about a listener. Shares are of the polls, 0..=1.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Facts {
@@ -64,7 +68,7 @@ pub struct Facts {
     /// Segments sent again, per second.
     pub retransmitted_per_s: f64,
     /// Share of time in pauses: three requests or more wait, in front or inside, and nothing is
-    /// answered for 80 ms or more.
+    /// answered for 80 ms or more, in which five answers usually come.
     pub stall_share: f64,
     /// Longest such pause.
     pub longest_stall: Duration,
@@ -72,6 +76,8 @@ pub struct Facts {
     pub stalls: u32,
     /// CPUs that the processes used during these pauses.
     pub stall_cpus: f64,
+    /// CPUs that the processes used in the rest of the time.
+    pub serving_cpus: f64,
     /// Whether a process has as many descriptors open as it may.
     pub is_out_of_descriptors: bool,
     /// Whether the processes could be looked into.
@@ -92,8 +98,8 @@ pub struct Facts {
     pub busiest: Option<BusiestThread>,
     /// CPUs that threads of garbage collectors used.
     pub collector_cpus: f64,
-    /// Share of threads that did not run for a second.
-    pub still_threads: f64,
+    /// Share of the threads at the futex with most waiters that did not run for a second.
+    pub still_waiters: f64,
     /// Whether the runtime runs one thread at a time.
     pub runs_one_thread: bool,
     /// CPUs that a quota allows.
@@ -187,36 +193,22 @@ impl Facts {
         facts
     }
 
-    /// Finds pauses: spans between polls in which requests waited and nothing was answered.
+    /// Finds pauses: spans between polls in which requests waited and nothing was answered, though
+    /// usually much is.
     fn add_stalls(&mut self, polls: &[Poll]) {
-        let mut stalled = Duration::ZERO;
-        let mut cpu = Duration::ZERO;
-        // Begin and CPU time of the pause that goes on.
-        let mut current: Option<(Duration, Duration)> = None;
-        let mut end = |began: Duration, last: &Poll, used: Duration, facts: &mut Facts| {
-            let length = last.at.saturating_sub(began);
-            if length >= STALL && waiting(last) >= STALLED {
-                facts.stalls += 1;
-                facts.longest_stall = facts.longest_stall.max(length);
-                stalled += length;
-                cpu += used;
-            }
-        };
-        for pair in polls.windows(2) {
-            let (before, now) = (&pair[0], &pair[1]);
-            let stands = waiting(before) > 0 && waiting(now) > 0 && now.front.responses == 0;
-            if stands {
-                let (_, used) = current.get_or_insert((before.at, Duration::ZERO));
-                *used += now.processes.cpu;
-            } else if let Some((began, used)) = current.take() {
-                end(began, before, used, self);
-            }
-        }
-        if let (Some((began, used)), Some(last)) = (current, polls.last()) {
-            end(began, last, used, self);
+        let least = STALL.max(usual_gap(polls).map_or(Duration::MAX, |gap| gap.mul_f64(MISSED)));
+        let used = polls.iter().skip(1).map(|poll| poll.processes.cpu).sum::<Duration>();
+        let (mut stalled, mut cpu) = (Duration::ZERO, Duration::ZERO);
+        for stall in silences(polls).filter(|silence| silence.length >= least && silence.waiting >= STALLED) {
+            self.stalls += 1;
+            self.longest_stall = self.longest_stall.max(stall.length);
+            stalled += stall.length;
+            cpu += stall.cpu;
         }
         self.stall_share = ratio(stalled.as_secs_f64(), self.span.as_secs_f64());
         self.stall_cpus = ratio(cpu.as_secs_f64(), stalled.as_secs_f64());
+        let rest = self.span.saturating_sub(stalled);
+        self.serving_cpus = ratio(used.saturating_sub(cpu).as_secs_f64(), rest.as_secs_f64());
     }
 
     fn add_scheduling<'a>(&mut self, counts: impl Iterator<Item = &'a Scheduling>) {
@@ -229,8 +221,8 @@ impl Facts {
             sum.waited += count.waited;
             sum.uncounted += count.uncounted;
             sum.collector += count.collector;
-            sum.threads += count.threads;
-            sum.still_threads += count.still_threads;
+            sum.waiters += count.waiters;
+            sum.still_waiters += count.still_waiters;
             sum.quota_periods += count.quota_periods;
             sum.throttled_periods += count.throttled_periods;
             sum.throttled += count.throttled;
@@ -253,7 +245,7 @@ impl Facts {
         self.collector_cpus = per_second(sum.collector);
         self.runs_one_thread = sum.runs_one_thread;
         self.is_out_of_descriptors = sum.is_out_of_descriptors;
-        self.still_threads = ratio(sum.still_threads as f64, sum.threads as f64);
+        self.still_waiters = ratio(sum.still_waiters as f64, sum.waiters as f64);
         self.quota_cpus = sum.quota_cpus;
         self.throttled_share = ratio(sum.throttled_periods as f64, sum.quota_periods as f64);
         self.throttled_cpus = per_second(sum.throttled);
@@ -277,6 +269,39 @@ impl Facts {
 /// Requests that wait in front of the service or inside it.
 fn waiting(poll: &Poll) -> u32 {
     poll.front.unread + poll.front.inside
+}
+
+/// A span between polls in which requests waited and nothing was answered.
+struct Silence {
+    length: Duration,
+    /// CPU time that the processes used.
+    cpu: Duration,
+    /// Requests that waited at its end.
+    waiting: u32,
+}
+
+/// The silences, each as long as possible.
+fn silences(polls: &[Poll]) -> impl Iterator<Item = Silence> {
+    let stands = |pair: &[Poll]| pair.iter().all(|poll| waiting(poll) > 0) && pair[1].front.responses == 0;
+    let pairs: Vec<&[Poll]> = polls.windows(2).collect();
+    let silences = pairs.chunk_by(move |left, right| stands(left) == stands(right)).filter(move |run| stands(run[0]));
+    let silences = silences.map(|run| {
+        let (first, last) = (&run[0][0], &run[run.len() - 1][1]);
+        Silence {
+            length: last.at.saturating_sub(first.at),
+            cpu: run.iter().map(|pair| pair[1].processes.cpu).sum(),
+            waiting: waiting(last),
+        }
+    });
+    silences.collect::<Vec<_>>().into_iter()
+}
+
+/// Mean time from answer to answer while requests wait, pauses included. None without an answer.
+fn usual_gap(polls: &[Poll]) -> Option<Duration> {
+    let busy = polls.windows(2).filter(|pair| waiting(&pair[0]) > 0);
+    let span = busy.map(|pair| pair[1].at.saturating_sub(pair[0].at)).sum::<Duration>();
+    let answers = polls.iter().skip(1).map(|poll| poll.front.responses).sum::<u64>();
+    (answers > 0).then(|| span.div_f64(answers as f64))
 }
 
 fn ratio(part: f64, whole: f64) -> f64 {
@@ -406,6 +431,35 @@ mod tests {
         let steady =
             Facts::of(&polls(61, |_| Poll { front: FrontPoll { responses: 1, ..unread(500) }, ..Poll::default() }));
         assert_eq!((steady.stalls, steady.stall_share), (0, 0.0));
+    }
+
+    #[test]
+    fn a_service_that_always_answers_slowly_has_no_pauses() {
+        // An answer every 100 to 250 ms: twenty clients, and a CPU that is busy all the time.
+        let facts = Facts::of(&polls(61, |number| {
+            let front = FrontPoll { responses: u64::from([0, 2, 5, 9, 11].contains(&(number % 13))), ..unread(10) };
+            let processes = ProcessPoll { visible: 1, cpu: ms(50), ..ProcessPoll::default() };
+            Poll { front, processes, ..Poll::default() }
+        }));
+        assert_eq!((facts.stalls, facts.stall_share), (0, 0.0));
+        assert!((facts.serving_cpus - 1.0).abs() < 0.01);
+    }
+
+    proptest::proptest! {
+        /// Answers at equal times have no pauses, at any rate; ten times without one are a pause.
+        #[test]
+        fn a_pause_is_longer_than_the_usual_gap(gap in 1..8_u64, pause in 10..20_u64) {
+            let answers = |is_planted: bool| {
+                Facts::of(&polls(160, |number| {
+                    let is_paused = is_planted && (80..80 + gap * pause).contains(&number);
+                    let responses = u64::from(number % gap == 0 && !is_paused);
+                    Poll { front: FrontPoll { responses, ..unread(10) }, ..Poll::default() }
+                }))
+            };
+            proptest::prop_assert_eq!(answers(false).stalls, 0);
+            let is_long_enough = gap * pause <= 80;
+            proptest::prop_assert!(!is_long_enough || answers(true).stalls == 1);
+        }
     }
 
     #[test]

@@ -47,6 +47,7 @@ mod quota;
 mod report;
 mod target;
 mod thread_wait;
+mod turn;
 mod what_if;
 
 pub use cpu_budget::Share;

@@ -16,6 +16,7 @@ use crate::poll::{BackendPoll, FrontPoll, Poll, ProcessPoll, Scheduling};
 use crate::processes::{SocketRoles, WatchedProcess, machine_ticks};
 use crate::report::{ListenerReport, ProcessReport, WatchReport};
 use crate::target::{ListenAddress, WatchTarget};
+use crate::turn::BackendTurns;
 use crate::what_if::what_if;
 
 /// Shortest time between two polls.
@@ -59,6 +60,9 @@ pub struct Observer {
     listeners: BTreeMap<ListenAddress, Watched>,
     /// Connections to backends, from the last list: by inode.
     outgoing: HashMap<u32, TcpSocket>,
+    /// Of these, connections whose backend owes an answer.
+    awaiting: HashSet<u32>,
+    backend_turns: BackendTurns,
     /// UDP sockets to name servers, by inode.
     name_servers: HashMap<u32, NameServerSocket>,
     /// First times at which connections were seen that their peers had not accepted.
@@ -113,6 +117,8 @@ impl Observer {
             machine: None,
             listeners: BTreeMap::new(),
             outgoing: HashMap::new(),
+            awaiting: HashSet::new(),
+            backend_turns: BackendTurns::default(),
             name_servers: HashMap::new(),
             connecting: HashMap::new(),
             listening: HashMap::new(),
@@ -324,6 +330,7 @@ impl Observer {
                 socket.since_sent = at.saturating_sub(since);
                 self.connecting.insert(*inode, since);
             }
+            self.awaiting = self.backend_turns.observe(&outgoing);
             self.outgoing = outgoing;
             let before = std::mem::take(&mut self.name_servers);
             let name_servers = &mut self.name_servers;
@@ -420,7 +427,7 @@ impl Observer {
             let is_waited_for = processes.threads.name_server > 0.0;
             let asked = held.values().filter(|of| is_waited_for || of.is_query(at));
             let name_server = asked.map(|of| of.peer.to_string()).min();
-            let backends = backends_that_owe(&backends, longest_wait(&front));
+            let backends = backends_that_owe(&backends, &self.awaiting, longest_wait(&front));
             watched.polls.push_back(Poll { at, front, processes, backends, name_server });
             while watched.polls.front().is_some_and(|poll| at.saturating_sub(poll.at) > WINDOW) {
                 watched.polls.pop_front();
@@ -518,9 +525,9 @@ fn longest_wait(front: &FrontPoll) -> Duration {
 
 /// Backends that owe an answer, summed by address. One that owes it for longer than `longest` owes
 /// it to no request.
-fn backends_that_owe(sockets: &[&TcpSocket], longest: Duration) -> Vec<BackendPoll> {
+fn backends_that_owe(sockets: &[&TcpSocket], awaiting: &HashSet<u32>, longest: Duration) -> Vec<BackendPoll> {
     let mut owing: BTreeMap<SocketAddr, BackendPoll> = BTreeMap::new();
-    for socket in sockets.iter().filter(|socket| socket.awaits_answer() && socket.since_sent <= longest) {
+    for socket in sockets.iter().filter(|socket| awaiting.contains(&socket.inode) && socket.since_sent <= longest) {
         let backend = owing.entry(socket.peer).or_insert_with(|| BackendPoll {
             address: socket.peer.to_string(),
             waiting: 0,

@@ -90,10 +90,10 @@ pub struct Scheduling {
     pub quota_cpus: Option<f64>,
     /// CPUs that the processes may use.
     pub allowed_cpus: f64,
-    /// Threads that were there before, too.
-    pub threads: u64,
-    /// Threads that did not run.
-    pub still_threads: u64,
+    /// Threads that waited, at the last count, at the futex with most waiters.
+    pub waiters: u64,
+    /// Of these, threads that have not run since.
+    pub still_waiters: u64,
     /// CPUs' worth of time in which this machine's CPUs were idle.
     pub idle_cpus: f64,
     /// Whether a process has as many descriptors open as it may.

@@ -45,6 +45,10 @@ pub(crate) struct WatchedProcess {
     sockets: HashSet<u32>,
     /// Place in the list of threads at which the next sample begins.
     next_sampled: usize,
+    /// Threads that the last sample saw at the futex with most waiters.
+    at_futex: HashSet<i32>,
+    /// The same at the last count.
+    counted_at_futex: HashSet<i32>,
     /// Scheduling of each thread at the last count; `None` before that.
     counted: Option<HashMap<i32, Schedstat>>,
     /// CPU time of the process at the last count, in ticks.
@@ -73,6 +77,8 @@ impl WatchedProcess {
             cpu_ticks: None,
             sockets: HashSet::new(),
             next_sampled: 0,
+            at_futex: HashSet::new(),
+            counted_at_futex: HashSet::new(),
             counted: None,
             counted_ticks: stat.utime + stat.stime,
             throttling: None,
@@ -115,7 +121,7 @@ impl WatchedProcess {
             return;
         }
         let scale = tasks.len() as f64 / sampled as f64;
-        let mut futexes: HashMap<u64, f64> = HashMap::new();
+        let mut futexes: HashMap<u64, HashSet<i32>> = HashMap::new();
         let first = self.next_sampled;
         self.next_sampled = (first + sampled) % tasks.len();
         for task in tasks.iter().cycle().skip(first % tasks.len()).take(sampled) {
@@ -130,7 +136,7 @@ impl WatchedProcess {
                 ThreadWait::Disk => counts.disk += scale,
                 ThreadWait::Futex { address, is_mutex } => {
                     counts.mutex += if is_mutex { scale } else { 0.0 };
-                    *futexes.entry(address).or_default() += scale;
+                    futexes.entry(address).or_default().insert(task.tid);
                 }
                 ThreadWait::Sleep => counts.sleep += scale,
                 ThreadWait::Descriptor(number) => match self.role(number, roles) {
@@ -144,7 +150,8 @@ impl WatchedProcess {
             }
         }
         counts.all += tasks.len() as f64;
-        counts.same_futex = counts.same_futex.max(futexes.values().copied().fold(0.0, f64::max));
+        self.at_futex = futexes.into_values().max_by_key(HashSet::len).unwrap_or_default();
+        counts.same_futex = counts.same_futex.max(scale * self.at_futex.len() as f64);
     }
 
     /// The first descriptor of a list that a thread polls.
@@ -200,8 +207,9 @@ impl WatchedProcess {
             let Some(before) = before else { continue };
             let ran = Duration::from_nanos(now.sum_exec_runtime.saturating_sub(before.sum_exec_runtime));
             let waited = Duration::from_nanos(now.run_delay.saturating_sub(before.run_delay));
-            sum.threads += 1;
-            sum.still_threads += u64::from(now.pcount == before.pcount);
+            let waited_at_futex = self.counted_at_futex.contains(&task.tid);
+            sum.waiters += u64::from(waited_at_futex);
+            sum.still_waiters += u64::from(waited_at_futex && now.pcount == before.pcount);
             sum.ran += ran;
             counted_run += ran;
             sum.waited += waited;
@@ -213,6 +221,7 @@ impl WatchedProcess {
                 sum.busiest = Some(BusyThread { name: name(), ran, waited });
             }
         }
+        self.counted_at_futex.clone_from(&self.at_futex);
         let is_known = self.counted.replace(counted).is_some() && are_all;
         self.count_ended(counted_run, is_known, sum);
     }
