@@ -35,8 +35,9 @@ pub(crate) struct Stream {
     last_piece: AtomicU64,
     /// Number of its pieces.
     pieces: AtomicU32,
-    /// Whether the head of the answer is there.
+    /// Whether the head of the answer is there, and whether its end is.
     has_begun: AtomicBool,
+    has_ended: AtomicBool,
     /// Time of the head of an answer to a gRPC call, ns; 0: it is none, or is not there.
     call_since: AtomicU64,
     /// Whether that call has proved to be a stream.
@@ -147,9 +148,15 @@ impl Stream {
         self.has_begun.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the answer has begun: then each side may be silent while the other is not.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.has_begun.load(Ordering::Relaxed)
+    /// Records that the answer is over.
+    pub(crate) fn record_ended(&self) {
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the answer has begun and goes on: then each side may be silent while the other is
+    /// not.
+    pub(crate) fn is_answering(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed) && !self.has_ended.load(Ordering::Relaxed)
     }
 
     /// Records that the client has still to send a part of the request.

@@ -142,7 +142,10 @@ impl Http2Stream {
             let mut known = None;
             while let Some(stream) = stream.upgrade() {
                 let runs = Some(stream.runs.load(Ordering::Relaxed));
-                if std::mem::replace(&mut known, runs) == runs {
+                // A client that sends nothing has a time-out of its own.
+                let waits =
+                    stream.waits_for_client.load(Ordering::Relaxed) && !stream.is_tunnel.load(Ordering::Relaxed);
+                if std::mem::replace(&mut known, runs) == runs && !waits {
                     return stream.cancel();
                 }
                 drop(stream);

@@ -270,6 +270,7 @@ impl Worker {
         }
         head::to_client(response.headers_mut(), version, None);
         if response.body().is_end_stream() {
+            stream.record_ended();
             if let Some(place) = place {
                 place.finish(now, outcome);
             }

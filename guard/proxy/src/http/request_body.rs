@@ -168,15 +168,17 @@ impl Body for ClientBody {
                 if !std::mem::replace(&mut this.is_waiting, true) {
                     this.stream.wait_for_client(this.admission.now());
                 }
-                if this.stream.has_begun() {
-                    // The answer's time-out counts from now on.
-                    this.timer = None;
-                    return Poll::Pending;
-                }
                 let expects = this.expects;
                 let idle = if expects { this.idle.min(EXPECTATION_WAIT) } else { this.idle };
-                let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
-                ready!(timer.as_mut().poll(context));
+                loop {
+                    let timer = this.timer.get_or_insert_with(|| Box::pin(sleep(idle)));
+                    ready!(timer.as_mut().poll(context));
+                    this.timer = None;
+                    // While the answer goes on, its own time-out counts.
+                    if !this.stream.is_answering() {
+                        break;
+                    }
+                }
                 this.fail(if expects { RequestBodyError::Unmet } else { RequestBodyError::Idle })
             }
         }

@@ -193,6 +193,7 @@ impl BackendBody {
     }
 
     fn finish(&mut self) {
+        self.stream.record_ended();
         if let Some(place) = self.place.take() {
             let now = place.admission().now();
             place.finish(now, self.outcome);
@@ -203,6 +204,7 @@ impl BackendBody {
     }
 
     fn fail(&mut self, error: ResponseBodyError) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
+        self.stream.record_ended();
         if let Some(place) = self.place.take() {
             let now = place.admission().now();
             place.finish(now, Outcome::Failed);

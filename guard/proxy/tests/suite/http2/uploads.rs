@@ -132,6 +132,51 @@ fn an_upload_that_is_left_unread_ends_soon_after_the_answer() {
     settle(&proxy);
 }
 
+/// A backend that reads on after its answer gets the rest, however long the client pauses.
+#[test]
+fn an_upload_that_pauses_after_the_answer_is_whole() {
+    let (sender, received) = std::sync::mpsc::channel();
+    let backend = Http2Backend::start(move |mut arrived: Arrived| {
+        let sender = sender.clone();
+        async move {
+            let _ = arrived.respond.send_response(Response::new(()), true);
+            let _ = sender.send(read(&mut arrived.body).await.ok().map(|(body, _)| body.len()));
+        }
+    });
+    let proxy = start(&[backend.to()], "");
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        let (response, mut stream) = client.send(post("/"), false).await;
+        stream.send_data(Bytes::from_static(b"first"), false).unwrap();
+        assert_eq!(answer(response).await.unwrap().status.as_u16(), 200);
+        sleep(Duration::from_millis(2500)).await;
+        let _ = stream.send_data(Bytes::from_static(b" second"), true);
+        let length = tokio::task::spawn_blocking(move || received.recv()).await.unwrap();
+        assert_eq!(length.unwrap(), Some(12));
+    });
+    settle(&proxy);
+}
+
+/// A client that goes on sending nothing after the answer keeps no connection for ever.
+#[test]
+fn an_upload_that_stops_after_the_answer_ends() {
+    let (sender, ended) = std::sync::mpsc::channel();
+    let backend = Backend::start(move |exchange| {
+        exchange.raw("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n");
+        let _ = exchange.message();
+        let _ = sender.send(());
+    });
+    let proxy = start(&[backend.address.to_string()], "[timeouts]\nclient-idle = \"100ms\"");
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        let (response, mut stream) = client.send(post("/"), false).await;
+        stream.send_data(Bytes::from_static(b"first"), false).unwrap();
+        assert_eq!(answer(response).await.unwrap().status.as_u16(), 401);
+        tokio::task::spawn_blocking(move || ended.recv()).await.unwrap().expect("the end of the request");
+    });
+    settle(&proxy);
+}
+
 /// What counts is that a body is not read, and not that its answer takes long; a body that is sent
 /// again is all there at once.
 #[test]
