@@ -136,7 +136,7 @@ fn a_unix_socket_is_watched_by_its_path() {
 
 #[test]
 fn what_cannot_be_watched_is_one_sentence() {
-    let unused = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    let unused = leeward_testkit::net::vacant_address().to_string();
     for (arguments, code, part) in [
         (&[unused.as_str(), "--once"][..], 1, "nothing listens on 127.0.0.1:"),
         (&["/no/such.sock", "--once"], 1, "nothing listens on unix:/no/such.sock"),

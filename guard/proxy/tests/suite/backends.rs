@@ -2,7 +2,7 @@
 
 use crate::harness::{Backend, Hold, address, connect, metric, settle, start};
 use leeward_observe::Source;
-use leeward_testkit::net::free_address;
+use leeward_testkit::net::{free_address, vacant_address};
 use leeward_testkit::wait::until;
 use std::collections::HashSet;
 use std::io::{Read, Write};
@@ -34,7 +34,7 @@ fn failure(extra: &str, bytes: impl Into<String>, is_kept: bool) -> (u16, Option
 
 #[test]
 fn backends_that_fail_are_told_apart() {
-    let proxy = start(&[free_address()], "");
+    let proxy = start(&[vacant_address()], "");
     let answer = connect(&proxy).get("/").head;
     assert_eq!((answer.status(), answer.get("leeward-reason")), (502, Some("backend-unreachable".into())));
     settle(&proxy);
@@ -423,7 +423,7 @@ fn idempotent_requests_are_sent_again_elsewhere_at_most_one_in_ten() {
 #[test]
 fn requests_that_no_backend_has_seen_go_elsewhere_with_their_bodies() {
     let well = Backend::echo();
-    let proxy = start(&[free_address(), well.address], "");
+    let proxy = start(&[vacant_address(), well.address], "");
     let mut client = connect(&proxy);
     for number in 0..5 {
         client.send(format!("POST /{number} HTTP/1.1\r\nhost: h\r\ncontent-length: 4\r\n\r\nbody"));

@@ -5,7 +5,7 @@ use crate::certificates::Certificates;
 use crate::harness::{Backend, Wire, address, rejected, settle, start, start_with};
 use crate::proxy_protocol::Stripper;
 use leeward_proxy::Proxy;
-use leeward_testkit::net::free_address;
+use leeward_testkit::net::vacant_address;
 use leeward_testkit::random::Random;
 use std::net::{Shutdown, SocketAddr};
 use std::thread::{self, sleep};
@@ -115,7 +115,7 @@ fn client(address: SocketAddr, seed: u64, count: usize) {
 }
 
 fn play(extra: &str, count: usize, seed: u64) {
-    let (first, second, dead) = (erratic(), erratic(), free_address());
+    let (first, second, dead) = (erratic(), erratic(), vacant_address());
     let proxy = start(&[first.address, second.address, dead], extra);
     let address = address(&proxy);
     ask(proxy, address, count, seed);
@@ -156,7 +156,7 @@ fn each_request_ends_once_in_shadow_mode_and_under_a_shared_limit() {
 fn each_request_ends_once_over_tls_on_both_sides() {
     let (certificates, first, second) = (Certificates::new(), erratic(), erratic());
     let ports = [first.address, second.address].map(|of| certificates.in_front_of(of, "server", false).port());
-    let dead = free_address();
+    let dead = vacant_address();
     let to: Vec<String> =
         ports.iter().chain([&dead.port()]).map(|port| format!("\"https://localhost:{port}\"")).collect();
     let text = format!(
@@ -175,7 +175,7 @@ fn each_request_ends_once_while_backends_are_told_their_clients() {
     let (first, second) = (erratic(), erratic());
     let ports = [first.address, second.address].map(|of| Stripper::in_front_of(of).port);
     // Drawn last, or a stripper could be given the same port.
-    let dead = free_address();
+    let dead = vacant_address();
     let extra = format!("slo = \"50ms\"\nlimit = \"8\"\nsend-proxy-protocol = \"v2\"\n{TIMES}");
     let proxy = start(&[ports[0], ports[1], dead], &extra);
     let address = address(&proxy);

@@ -2,7 +2,7 @@
 //! hang.
 
 use std::io::Write;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ fn an_endless_head_is_a_failure() {
 
 #[test]
 fn errors_before_the_first_request_end_the_run() {
-    let vacant = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let vacant = leeward_testkit::net::vacant_address();
     let refused = try_run(&config(vacant), &open(100.0, 5)).unwrap_err();
     assert!(matches!(refused, HttpLoadError::Connect { of: 5, .. }) && refused.to_string().contains("refused"));
     let nowhere = vec![Target::parse("http://host.invalid/").unwrap()];

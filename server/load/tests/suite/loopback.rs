@@ -394,7 +394,7 @@ fn a_thousand_connections() {
 
 #[test]
 fn start_errors_of_a_run_are_reported() {
-    let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = leeward_testkit::net::vacant_address();
     let never = AtomicBool::new(false);
     let plan = open(2, 100.0, 10);
     let error = run(&LoadConfig::new(nobody, Nanos(1)), &plan, clients("none"), &never, |_| {}).unwrap_err();

@@ -233,7 +233,7 @@ fn a_server_that_comes_back_is_found_again() {
 fn calls_survive_the_loss_of_one_of_two_replicas() {
     let first = serve("breakwater", &[], "127.0.0.1:0");
     let second = serve("breakwater", &[], "127.0.0.1:0");
-    let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let gone = leeward_testkit::net::vacant_address();
     let client = [gone.to_string(), place(&first), place(&second)]
         .into_iter()
         .fold(builder("breakwater"), Builder::replica_over)

@@ -113,7 +113,7 @@ fn a_time_out_says_whether_the_call_was_sent() {
 
 #[test]
 fn a_call_without_a_server_fails_after_the_connection_wait() {
-    let vacant = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let vacant = leeward_testkit::net::vacant_address();
     let client =
         builder(&[]).replica(vacant.to_string()).connection_wait(Nanos::from_millis(50)).queue(3).build().unwrap();
     let mut calls: Vec<_> = (0..4).map(|_| client.call(ECHO, "x")).collect();

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use h2::Reason;
 use http::Response;
 use leeward_observe::Source;
-use leeward_testkit::net::free_address;
+use leeward_testkit::net::vacant_address;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -407,7 +407,7 @@ fn a_backend_that_went_away_is_connected_to_anew() {
 
 #[test]
 fn a_backend_that_can_not_be_reached_is_named_at_once() {
-    let proxy = start(&[format!("h2c://{}", free_address())], "threads = 1");
+    let proxy = start(&[format!("h2c://{}", vacant_address())], "threads = 1");
     run(async {
         let mut client = Client::to(&proxy).await;
         let mut answers = Vec::new();
@@ -545,7 +545,7 @@ fn answers_that_are_malformed_are_failures() {
 #[test]
 fn versions_mix_behind_one_proxy() {
     let (old, new) = (crate::harness::Backend::echo(), Http2Backend::echo());
-    let dead = format!("h2c://{}", free_address());
+    let dead = format!("h2c://{}", vacant_address());
     let proxy = start(&[old.address.to_string(), new.to(), dead], "threads = 1");
     let mut client = connect(&proxy);
     for number in 0..40 {

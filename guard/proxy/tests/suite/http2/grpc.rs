@@ -6,7 +6,7 @@ use crate::harness::{Hold, connect, metric, queued, rejected, settle, start};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use leeward_observe::Source;
-use leeward_testkit::net::free_address;
+use leeward_testkit::net::vacant_address;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -126,7 +126,7 @@ fn failures_of_the_proxy_are_statuses() {
     let silent = Http2Backend::start(async |_arrived: Arrived| std::future::pending().await);
     let resets =
         Http2Backend::start(async |mut arrived: Arrived| arrived.respond.send_reset(h2::Reason::INTERNAL_ERROR));
-    let dead = format!("h2c://{}", free_address());
+    let dead = format!("h2c://{}", vacant_address());
     let cases = [
         (dead, "14", "backend-unreachable"),
         (resets.to(), "13", "backend-failed"),
