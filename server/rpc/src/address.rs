@@ -159,10 +159,14 @@ impl fmt::Display for ProtocolProbe {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_testkit::net::vacant_address;
     use std::net::TcpListener;
 
     const PATIENCE: Duration = Duration::from_secs(5);
+
+    /// An address without a listener.
+    fn vacant() -> SocketAddr {
+        TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).unwrap()
+    }
 
     #[test]
     fn a_port_alone_is_on_this_machine() {
@@ -174,12 +178,12 @@ mod tests {
     fn every_address_of_a_name_is_tried_in_order() {
         let server = TcpListener::bind("127.0.0.1:0").unwrap();
         let listening = server.local_addr().unwrap();
-        let addresses = [vacant_address(), vacant_address(), listening];
+        let addresses = [vacant(), vacant(), listening];
         assert_eq!(find_listener(&addresses, Transport::Tcp, PATIENCE).unwrap(), listening);
         assert_eq!(connect(&addresses, PATIENCE).unwrap().peer_addr().unwrap(), listening);
-        let only = vacant_address();
+        let only = vacant();
         assert_eq!(find_listener(&[only], Transport::Tcp, PATIENCE).unwrap(), only, "a single one is not looked at");
-        let nowhere = [vacant_address(), vacant_address()];
+        let nowhere = [vacant(), vacant()];
         let error = find_listener(&nowhere, Transport::Tcp, PATIENCE).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
         assert!(error.to_string().starts_with(&nowhere[1].to_string()), "{error}");
@@ -232,7 +236,7 @@ mod tests {
         let soon = Duration::from_millis(50);
         assert_eq!(asked(b"", false, soon), ProtocolProbe::Silent);
         assert_eq!(asked(b"220", false, soon), ProtocolProbe::Unknown);
-        assert!(ProtocolProbe::run(vacant_address(), PATIENCE).is_err());
-        assert_eq!(with_protocol("late".into(), vacant_address(), ServerProtocol::Leeward, PATIENCE), "late");
+        assert!(ProtocolProbe::run(vacant(), PATIENCE).is_err());
+        assert_eq!(with_protocol("late".into(), vacant(), ServerProtocol::Leeward, PATIENCE), "late");
     }
 }
