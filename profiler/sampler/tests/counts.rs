@@ -2,6 +2,8 @@
 //!
 //! Contains no source of records.
 
+mod reported;
+
 use std::collections::BTreeMap;
 use std::process::{Child, Command};
 
@@ -9,38 +11,14 @@ use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::trace::{Trace, ignore_progress};
 use leeward_sampler::clock::now;
 use leeward_sampler::convert::Recorder;
-use leeward_sampler::convert::recorder::RecorderConfig;
 use leeward_sampler::process::Process;
-use leeward_sampler::record::{Record, RecordKind, RecordSource, SourceError};
-
-/// Reports these records, once.
-struct Reported(Vec<Record>);
-
-impl RecordSource for Reported {
-    fn poll(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
-        self.0.drain(..).for_each(report);
-        Ok(())
-    }
-
-    fn set_recording(&mut self, _: bool) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    fn programs(&self) -> Vec<leeward_sampler::probe::bpf::RunningProgram<'_>> {
-        Vec::new()
-    }
-
-    fn cost(&self, _: bool) -> u64 {
-        0
-    }
-}
+use leeward_sampler::record::{Record, RecordKind};
+use reported::{Reported, everything};
 
 #[test]
 fn each_trace_counts_the_requests_of_its_process() {
     let folder = tempfile::tempdir().unwrap();
-    let (out, disk) = (folder.path().to_path_buf(), 1 << 30);
-    let config = RecorderConfig { out, interval: 1_000_000, disk, labels: true, children: true, keep: None };
-    let mut recorder = Recorder::new(config);
+    let mut recorder = Recorder::new(everything(folder.path()));
     let mut children: Vec<Child> = [(); 3].map(|()| Command::new("sleep").arg("60").spawn().unwrap()).into();
     let pids: Vec<u32> = children.iter().map(Child::id).collect();
     let mut answered: BTreeMap<u32, u64> = BTreeMap::new();

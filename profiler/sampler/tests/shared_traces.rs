@@ -2,6 +2,8 @@
 //!
 //! Contains no source of records: those of a child are told.
 
+mod reported;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -9,32 +11,10 @@ use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::trace::{Trace, ignore_progress};
 use leeward_sampler::clock::now;
 use leeward_sampler::convert::Recorder;
-use leeward_sampler::convert::recorder::{RecordedTrace, RecorderConfig};
-use leeward_sampler::probe::bpf::RunningProgram;
+use leeward_sampler::convert::recorder::RecordedTrace;
 use leeward_sampler::process::Process;
-use leeward_sampler::record::{Mapping, Record, RecordKind, RecordSource, SourceError};
-
-/// Reports these records, once.
-struct Reported(Vec<Record>);
-
-impl RecordSource for Reported {
-    fn poll(&mut self, report: &mut dyn FnMut(Record)) -> Result<(), SourceError> {
-        self.0.drain(..).for_each(report);
-        Ok(())
-    }
-
-    fn set_recording(&mut self, _: bool) -> Result<(), SourceError> {
-        Ok(())
-    }
-
-    fn programs(&self) -> Vec<RunningProgram<'_>> {
-        Vec::new()
-    }
-
-    fn cost(&self, _: bool) -> u64 {
-        0
-    }
-}
+use leeward_sampler::record::{Mapping, Record, RecordKind};
+use reported::{Reported, everything};
 
 /// A child of this process that waits for its end.
 struct ForkedChild(i32);
@@ -75,9 +55,7 @@ struct Recording {
 
 impl Recording {
     fn begin(out: &Path) -> Recording {
-        let (out, disk) = (out.to_path_buf(), 1 << 30);
-        let config = RecorderConfig { out, interval: 1_000_000, disk, labels: true, children: true, keep: None };
-        let mut recorder = Recorder::new(config);
+        let mut recorder = Recorder::new(everything(out));
         recorder.add(Process::open(std::process::id()).unwrap()).unwrap();
         Recording { recorder, time: now(), requests: 0, answered: BTreeMap::new() }
     }

@@ -417,67 +417,80 @@ static void connection(int ends[2]) {
     close(listening);
 }
 
-/* Ten requests at once, a pause, one request: the pause makes it no older. */
-static void request_after_a_pause(void) {
-    int ends[2];
-    char read[16];
-    lw_stamp stamp;
-    lw_permit permit;
+/* A connection whose requests, a byte each, have stamps. */
+struct stamped {
     lw_gate *gate;
-    lw_options of = options();
-    lw_arrival now = arrival();
-    of.slo_ns = 500000000;
-    memset(&stamp, 0, sizeof stamp);
-    now.stamp = &stamp;
-    EQUAL(LW_OK, lw_gate_new(&gate, &of));
-    connection(ends);
-    CHECK(send(ends[1], "0123456789", 10, 0) == 10);
-    EQUAL(10, lw_recv(ends[0], read, sizeof read, 0, &stamp));
-    for (int i = 0; i < 10; i++) {
-        EQUAL(LW_ADMIT, lw_arrive(gate, &now, &permit));
+    lw_stamp stamp;
+    lw_arrival now;
+    int ends[2];
+};
+
+static void stamped_begin(struct stamped *of) {
+    lw_options settings = options();
+    settings.slo_ns = 500000000;
+    memset(&of->stamp, 0, sizeof of->stamp);
+    of->now = arrival();
+    of->now.stamp = &of->stamp;
+    EQUAL(LW_OK, lw_gate_new(&of->gate, &settings));
+    connection(of->ends);
+}
+
+static void stamped_ask(struct stamped *of, const char *requests) {
+    CHECK(send(of->ends[1], requests, strlen(requests), 0) == (ssize_t)strlen(requests));
+}
+
+/* One read brings so many requests. */
+static void stamped_read(struct stamped *of, ssize_t count) {
+    char read[16];
+    EQUAL(count, lw_recv(of->ends[0], read, sizeof read, 0, &of->stamp));
+}
+
+static void stamped_serve(struct stamped *of, ssize_t count) {
+    lw_permit permit;
+    stamped_read(of, count);
+    for (; count > 0; count--) {
+        EQUAL(LW_ADMIT, lw_arrive(of->gate, &of->now, &permit));
         EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
     }
-    EQUAL(-1, lw_recv(ends[0], read, sizeof read, MSG_DONTWAIT, &stamp));
+}
+
+static void stamped_end(struct stamped *of) {
+    EQUAL(LW_OK, lw_gate_free(of->gate));
+    close(of->ends[0]);
+    close(of->ends[1]);
+}
+
+/* Ten requests at once, a pause, one request: the pause makes it no older. */
+static void request_after_a_pause(void) {
+    struct stamped of;
+    char read[16];
+    stamped_begin(&of);
+    stamped_ask(&of, "0123456789");
+    stamped_serve(&of, 10);
+    EQUAL(-1, lw_recv(of.ends[0], read, sizeof read, MSG_DONTWAIT, &of.stamp));
     usleep(1000000);
-    CHECK(send(ends[1], "x", 1, 0) == 1);
-    EQUAL(1, lw_recv(ends[0], read, sizeof read, 0, &stamp));
-    EQUAL(LW_ADMIT, lw_arrive(gate, &now, &permit));
-    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
-    EQUAL(LW_OK, lw_gate_free(gate));
-    close(ends[0]);
-    close(ends[1]);
+    stamped_ask(&of, "x");
+    stamped_serve(&of, 1);
+    stamped_end(&of);
 }
 
 /* A thread that reads one request, and is then busy elsewhere for a second: of the six that one
    read brings now, the kernel tells the time of the last. */
 static void requests_after_one(void) {
-    int ends[2];
-    char read[16];
-    lw_stamp stamp;
+    struct stamped of;
     lw_permit permit;
-    lw_gate *gate;
-    lw_options of = options();
-    lw_arrival now = arrival();
     struct timespec at;
-    of.slo_ns = 500000000;
-    memset(&stamp, 0, sizeof stamp);
-    now.stamp = &stamp;
-    EQUAL(LW_OK, lw_gate_new(&gate, &of));
-    connection(ends);
-    CHECK(send(ends[1], "0", 1, 0) == 1);
-    EQUAL(1, lw_recv(ends[0], read, sizeof read, 0, &stamp));
-    EQUAL(LW_ADMIT, lw_arrive(gate, &now, &permit));
-    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
-    CHECK(send(ends[1], "12345", 5, 0) == 5);
+    stamped_begin(&of);
+    stamped_ask(&of, "0");
+    stamped_serve(&of, 1);
+    stamped_ask(&of, "12345");
     clock_gettime(CLOCK_MONOTONIC, &at);
     for (time_t second = at.tv_sec + 2; at.tv_sec < second;) clock_gettime(CLOCK_MONOTONIC, &at);
-    CHECK(send(ends[1], "6", 1, 0) == 1);
-    EQUAL(6, lw_recv(ends[0], read, sizeof read, 0, &stamp));
-    EQUAL(LW_REJECT, lw_arrive(gate, &now, &permit));
+    stamped_ask(&of, "6");
+    stamped_read(&of, 6);
+    EQUAL(LW_REJECT, lw_arrive(of.gate, &of.now, &permit));
     EQUAL(LW_R_LATE, permit.reason);
-    EQUAL(LW_OK, lw_gate_free(gate));
-    close(ends[0]);
-    close(ends[1]);
+    stamped_end(&of);
 }
 
 static void *receive_until_cancelled(void *of) {

@@ -101,7 +101,7 @@ fn a_length_that_is_stated_twice_is_passed_on_once() {
 
 #[test]
 fn a_head_request_that_is_answered_by_the_proxy_has_no_body() {
-    let address = leeward_testkit::net::free_address();
+    let address = leeward_testkit::net::vacant_address();
     let proxy = start(&[address], "");
     let mut client = connect(&proxy);
     for _ in 0..3 {
