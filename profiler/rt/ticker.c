@@ -233,8 +233,9 @@ static void finish(void) {
 #define IDLE_LOOK 100000000u
 /* Length of one sleep of the clock thread while the program is idle. */
 #define IDLE_NAP 1000000u
-/* CPU time that counts as activity, more than the readings' error. */
-#define IDLE_NOISE 20000u
+/* CPU time that counts as activity: more than the readings' error, which is up to 2 us, and less
+ * than a thread uses to wake up and to wait again, which is 12 us or more. */
+#define IDLE_NOISE 4000u
 
 static uint64_t cpu_time(clockid_t which) {
     struct timespec t;
