@@ -4,7 +4,7 @@
 
 use crate::common::{disk, run};
 use leeward_core::units::{Nanos, Rate};
-use leeward_sim::config::{Scheduling, Segment, SimConfig};
+use leeward_sim::config::{Application, Scheduling, Segment, SimConfig};
 use leeward_sim::service_time::ServiceTime;
 
 /// Requests in time, per second.
@@ -132,4 +132,19 @@ fn a_resource_may_be_as_short_as_the_core() {
     (config.warmup, config.duration) = (Nanos::from_millis(300), Nanos::from_millis(500));
     let (ours, other) = (in_time(&config, "auto"), in_time(&config, "breakwater"));
     assert!(ours > 0.8 * other, "{ours} of {other}");
+}
+
+/// A lock that a fifth of the requests need for 0.7 of their work: they ask 3.5 times what it can do,
+/// and the others find 32 cores half idle.
+#[test]
+fn a_lock_costs_those_nothing_who_do_not_need_it() {
+    let mut config = SimConfig::testbed(ServiceTime::parse("lognormal:50us:1").unwrap(), 1.0);
+    config.server.cores = 32;
+    config.application = Application::one_lock(0.2, 0.7);
+    (config.network.rtt, config.slo) = (Nanos::from_micros(100), Nanos::from_micros(750));
+    config.workload.clients = 1_000;
+    config.workload.demand[0].rate = Rate(494_500.0);
+    (config.warmup, config.duration) = (Nanos::from_millis(800), Nanos::from_millis(1_200));
+    let (served, free) = (in_time(&config, "auto"), 0.8 * 494_500.0);
+    assert!(served > 0.95 * free, "{served} of {free}");
 }

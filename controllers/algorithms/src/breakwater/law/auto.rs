@@ -35,7 +35,7 @@
 
 use super::efficiency::{Efficiency, PoolStep};
 use super::iteration::{IterationCounts, IterationEnd, IterationTracker};
-use super::methods::MethodBounds;
+use super::methods::{Evidence, MethodBounds};
 use super::regrowth::Regrowth;
 use super::{DelayLaw, Law};
 use crate::breakwater::config::{Config, Decrease};
@@ -153,9 +153,10 @@ impl AutoLaw {
 
     /// Ends an iteration: hands the pool over or back, and takes the efficiency signal's step.
     fn finish_iteration(&mut self, pool: &Pool, end: &IterationEnd) {
-        let rejected = self.methods.take_rejections();
+        let found = self.methods.take_evidence();
+        let rejected = found.rejected;
         // Until an overload is detected, a late response may be a core's late wake-up.
-        let evidence = evidence(end, rejected).filter(|_| pool.is_overload_detected());
+        let evidence = evidence(end, found).filter(|_| pool.is_overload_detected());
         let decrease = self.decrease.or(evidence).unwrap_or(Decrease::Multiplicative);
         let gain = self.efficiency.judge(end, decrease);
         let delay_growth = self.delay.increase(pool) * f64::from(self.ticks);
@@ -182,12 +183,14 @@ impl AutoLaw {
 }
 
 /// Decrease that follows from evidence of a bottleneck other than CPUs; `None` without such
-/// evidence. `rejected` counts requests that the bound on requests in the server rejected.
-fn evidence(end: &IterationEnd, rejected: u64) -> Option<Decrease> {
+/// evidence. `found` is what the methods show.
+fn evidence(end: &IterationEnd, found: Evidence) -> Option<Decrease> {
     let IterationEnd::Counted(IterationCounts { received, lock_rejections: by_locks, late, .. }) = *end else {
         return None;
     };
-    let rejected = by_locks.saturating_add(rejected);
+    // An iteration counts only a part of its time.
+    let late = late.min(found.late);
+    let rejected = by_locks.saturating_add(found.rejected);
     if rejected.saturating_add(late) as f64 <= EVIDENCE_SHARE * received as f64 {
         None
     } else if late > rejected {

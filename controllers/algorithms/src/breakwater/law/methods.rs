@@ -7,8 +7,9 @@
 //! - **Closed sessions** take their pending requests along, whose class is unknown. These requests
 //!   are shared out in proportion to each class's requests in the server, and the error decays: by
 //!   Little's law the class's response rate and mean sojourn give the number of its requests.
-//! - **Evidence**: rejections show that there are too many credits only if every class is bounded.
-//!   Requests of an unbounded class use the same credits, and would lose by fewer of them.
+//! - **Evidence**: rejections and late responses of a bounded class show that there are too many
+//!   credits only if every class is bounded. Requests of an unbounded class use the same credits,
+//!   and would lose by fewer of them.
 
 use super::sojourn::SojournBound;
 use crate::breakwater::config::Config;
@@ -42,6 +43,15 @@ pub(super) struct MethodBounds {
     now: Time,
 }
 
+/// What shows in an iteration that there are too many credits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Evidence {
+    /// Requests that a bound has rejected.
+    pub(super) rejected: u64,
+    /// Responses that were late.
+    pub(super) late: u64,
+}
+
 #[derive(Debug)]
 struct MethodClass {
     sojourn: SojournBound,
@@ -50,8 +60,9 @@ struct MethodClass {
     last: Totals,
     /// Mean sojourn, ns.
     mean_sojourn: f64,
-    /// Requests received by the end of the last iteration.
+    /// Requests received, and responses late, by the end of the last iteration.
     received: u64,
+    late: u64,
     /// Requests that the bound has rejected in this iteration.
     rejected: u64,
 }
@@ -64,6 +75,7 @@ impl MethodClass {
             last: Totals::default(),
             mean_sojourn: 0.0,
             received: 0,
+            late: 0,
             rejected: 0,
         }
     }
@@ -170,20 +182,23 @@ impl MethodBounds {
         self.classes[..self.seen].iter().map(|class| class.sojourn.rate()).sum()
     }
 
-    /// Ends an iteration. Returns its rejections if they show that there are too many credits, else
-    /// 0.
-    pub(super) fn take_rejections(&mut self) -> u64 {
+    /// Ends an iteration. Returns its rejections and late responses that show that there are too
+    /// many credits.
+    pub(super) fn take_evidence(&mut self) -> Evidence {
         let classes = &mut self.classes[..self.seen];
         let received = |class: &MethodClass| class.last.received.wrapping_sub(class.received) as f64;
         let notable = classes.iter().map(received).sum::<f64>() * MIN_CLASS_SHARE;
         let is_open =
             classes.len() > 1 && classes.iter().any(|class| class.bound().is_none() && received(class) > notable);
-        let mut rejected = 0;
+        let mut evidence = Evidence::default();
         for class in classes {
             class.received = class.last.received;
-            rejected += std::mem::take(&mut class.rejected);
+            let rejected = std::mem::take(&mut class.rejected);
+            let late = class.last.late.wrapping_sub(std::mem::replace(&mut class.late, class.last.late));
+            evidence.rejected += if is_open { 0 } else { rejected };
+            evidence.late += if is_open && class.bound().is_some() { 0 } else { late };
         }
-        if is_open { 0 } else { rejected }
+        evidence
     }
 
     /// Sojourn time of nearly all requests of the quickest class; a client can't know the class
@@ -289,17 +304,20 @@ mod tests {
     }
 
     #[test]
-    fn rejections_of_a_bounded_method_do_not_count_while_another_method_is_open() {
+    fn a_bounded_method_is_no_evidence_while_another_method_is_open() {
         let mut world = with_a_slow_method(2_000);
-        assert_eq!(world.methods.take_rejections(), 0);
+        world.methods.take_evidence();
         (0..7).for_each(|_| assert!(!world.pool.try_enter(2)));
         world.serve(FREE, 20, Nanos::from_micros(20));
+        world.serve(FREE, 3, Nanos::from_millis(1));
+        world.serve(SLOW, 5, Nanos::from_millis(1));
         world.tick();
-        assert_eq!(world.methods.take_rejections(), 0, "the free method came by the same credits");
+        let of_free = Evidence { rejected: 0, late: 3 };
+        assert_eq!(world.methods.take_evidence(), of_free, "the free method came by the same credits");
         (0..7).for_each(|_| assert!(!world.pool.try_enter(2)));
         world.serve(SLOW, 1, Nanos::from_millis(1));
         world.tick();
-        assert_eq!(world.methods.take_rejections(), 7, "nobody else has come");
+        assert_eq!(world.methods.take_evidence(), Evidence { rejected: 7, late: 1 }, "nobody else has come");
     }
 
     #[test]
