@@ -108,6 +108,11 @@ impl BackendCredits {
         self.requests.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Number of requests that have begun.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
     /// Counts a call to a leaf. `is_needed`: its request can't do without any part.
     pub(super) fn call(&self, leaf: usize, is_needed: bool) {
         if let Some(leaf_credits) = self.leaves.get(leaf) {

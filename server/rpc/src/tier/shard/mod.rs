@@ -190,6 +190,11 @@ impl<S> Shard<S> {
         self.requests.gathers.len()
     }
 
+    /// Whether no request waits here.
+    pub(super) fn is_unused(&self) -> bool {
+        self.waiting() == 0 && self.has_no_parked() && self.requests.ready.is_empty()
+    }
+
     /// Makes the calls of a request, which waits for them from now on. The request may be ready at
     /// once.
     ///
