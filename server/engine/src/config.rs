@@ -394,6 +394,9 @@ macro_rules! server_settings {
         /// Sets the budget of a request that brings none, for queues, cores and locks. Unlimited
         /// unless set. The request's wait since its packet arrived is subtracted before it runs.
         /// Its later waits for locks ([`leeward_runtime::locks`]) are subtracted as they occur.
+        ///
+        /// The wait for credit at the client is unknown here, so leave room for it: the client
+        /// half's longest delay, such as `auto`'s objective less its target.
         #[must_use]
         pub fn budget(mut self, budget: leeward_core::budget::Budget) -> Self {
             self.port.limits.budget = budget;
