@@ -52,7 +52,7 @@ struct LeafCredits {
 pub struct LeafCounts {
     /// Calls so far, repeated calls included.
     pub calls: u64,
-    /// Open connections. After a loss, counts only the connections that their shards polled since.
+    /// Open connections. After a loss, only those on which the leaf has sent something since.
     pub connections: u64,
     /// Credits at the leaf over all connections; `None` if no window limits the calls.
     pub credits: Option<i64>,

@@ -67,6 +67,51 @@ fn lost_leaves_and_partial_responses_are_reported() {
 }
 
 #[test]
+fn a_silent_leaf_is_away_also_for_threads_without_calls() {
+    for setup in MODELS {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let handler = {
+            let is_stopped = Arc::clone(&is_stopped);
+            move |request: &Request<'_>, reply: &mut Vec<u8>| {
+                // The leaf's only core stands still.
+                while is_stopped.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                reply.extend_from_slice(request.payload);
+                Ok(())
+            }
+        };
+        let servers = [server().start("127.0.0.1:0", handler).unwrap()];
+        let leaves = leaves(&servers).timeout(Nanos::from_millis(50));
+        // Connections of setups to which the tier may change carry no calls.
+        let tier = start(Options::new(leaves, threading(setup)).max_threads(6));
+        let away = || tier.statistics().tier.unwrap().away.len();
+        let mut client = PipelinedClient::new(&tier);
+        until("it is there", || answered(&client.ask(1, 1, b"all")) == 1 && away() == 0);
+        is_stopped.store(true, Ordering::Relaxed);
+        // Long before the connections without calls end for their silence.
+        let is_away = (0..1_000).any(|_| {
+            let _ = client.ask(2, 1, b"all");
+            std::thread::sleep(Duration::from_millis(1));
+            away() == 1
+        });
+        assert!(is_away, "{setup}");
+        for request in 3..100 {
+            let _ = client.ask(request, 1, b"all");
+            assert_eq!(away(), 1, "{setup}: {request}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        is_stopped.store(false, Ordering::Relaxed);
+        until("it is back", || {
+            let _ = client.ask(100, 1, b"all");
+            away() == 0
+        });
+        tier.stop().unwrap();
+        servers.into_iter().for_each(|server| _ = server.stop().unwrap());
+    }
+}
+
+#[test]
 fn a_recovered_leaf_is_called_by_the_first_request_of_each_thread() {
     // Each of the four threads has its own connections, and polls them when it has a request.
     let threads = 4;
