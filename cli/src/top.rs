@@ -22,7 +22,8 @@ pub(crate) fn live_text(address: &str, before: &Statistics, now: &Statistics, si
     let text = text(address, before, now);
     let Some(NoAnswer { duration: lasts, reason: why }) = silence else { return text };
     let lasts = format_us(lasts.as_micros() as f64);
-    format!("No answer for {lasts}: {}\nThe statistics below are as old as that.\n\n{text}", sanitize(why))
+    let warning = wrap(&format!("No answer for {lasts}: {}", sanitize(why)), 0, WIDTH);
+    format!("{warning}The statistics below are as old as that.\n\n{text}")
 }
 
 /// Statistics of the time between `before` and `now`.
@@ -64,6 +65,7 @@ pub(crate) fn text(address: &str, before: &Statistics, now: &Statistics) -> Stri
             format_us(now.run_delay_ns as f64 / 1e3)
         ),
     ];
+    lines.extend(leaves(before, now, seconds));
     lines.extend(datagrams(before, now, seconds));
     lines.extend(handshakes(before, now, seconds));
     lines.extend(controller(now));
@@ -145,6 +147,20 @@ fn datagrams(before: &Statistics, now: &Statistics, seconds: f64) -> Option<Stri
     let losses =
         format!("{overflowed}/s lost in full buffers, {retransmitted}/s retransmitted, {duplicates}/s duplicates");
     counts(now).iter().any(|count| *count > 0).then(|| format!("datagrams {losses}"))
+}
+
+/// Addresses of absent leaves that are named.
+const NAMED_LEAVES: usize = 4;
+
+/// Leaves of a tier: those that are away, and the requests that went on without a part.
+fn leaves(before: &Statistics, now: &Statistics, seconds: f64) -> Option<String> {
+    let tier = now.tier.as_ref()?;
+    let partial = tier.partial.saturating_sub(before.tier.as_ref().map_or(0, |tier| tier.partial));
+    let named: Vec<String> = tier.away.iter().take(NAMED_LEAVES).map(|leaf| printable(leaf)).collect();
+    let more = if tier.away.len() > NAMED_LEAVES { ", …" } else { "" };
+    let away = if named.is_empty() { String::new() } else { format!(" ({}{more})", named.join(", ")) };
+    let rate = rate(partial as f64 / seconds);
+    Some(format!("leaves    {} of {} away{away}; {rate}/s partial answers", tier.away.len(), tier.leaves))
 }
 
 fn controller(now: &Statistics) -> Option<String> {
@@ -245,6 +261,7 @@ fn rate(per_second: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leeward_rpc::statistics::TierStatistics;
     use std::collections::BTreeMap;
 
     fn lock(name: &str, waited_ns: u64) -> LockStatistics {
@@ -334,6 +351,34 @@ mod tests {
         assert!(text("here", &before, &now).contains("dropped   0/s; shadow mode: 40/s more would be rejected"));
         let enforced = Statistics { foreseen: None, ..now };
         assert!(!text("here", &before, &enforced).contains("shadow mode"));
+    }
+
+    #[test]
+    fn absent_leaves_and_partial_answers_are_shown() {
+        let tier = |away: usize, partial| {
+            let away = (1..=away).map(|leaf| format!("127.0.0.1:530{leaf}")).collect();
+            Some(TierStatistics { leaves: 5, away, partial })
+        };
+        let before = Statistics { uptime_ns: 1_000_000_000, tier: tier(0, 10), ..Statistics::default() };
+        let now = |away| Statistics { uptime_ns: 3_000_000_000, tier: tier(away, 110), ..Statistics::default() };
+        assert!(text("here", &before, &before).contains("\nleaves    0 of 5 away; 0/s partial answers\n"));
+        let one = text("here", &before, &now(1));
+        assert!(one.contains("\nleaves    1 of 5 away (127.0.0.1:5301); 50/s partial answers\n"), "{one}");
+        let all = text("here", &before, &now(5));
+        assert!(
+            all.contains("127.0.0.1:5304, …); 50/s") && all.lines().all(|line| line.chars().count() <= 80),
+            "{all}"
+        );
+        assert!(!text("here", &Statistics::default(), &Statistics::default()).contains("leaves"));
+    }
+
+    #[test]
+    fn the_cause_of_a_missing_answer_fits_the_narrowest_terminal() {
+        let reason = "waited 1s for a connection; the last attempt: 127.0.0.1:7117: connection refused by the system";
+        let silence = NoAnswer { duration: Duration::from_secs(3), reason };
+        let text = live_text("here", &Statistics::default(), &Statistics::default(), Some(silence));
+        assert!(text.contains("system\nThe statistics below") && text.starts_with("No answer for 3.00 s: "), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 
     #[test]

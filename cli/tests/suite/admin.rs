@@ -7,6 +7,7 @@
 use crate::architecture::root;
 use crate::server::leeward;
 use leeward_testkit::require::Requirement;
+use leeward_testkit::wait::until;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -392,6 +393,35 @@ fn systemd_sockets_are_used_and_readiness_is_notified() {
     let length = notify_socket.recv(&mut words).unwrap();
     assert!(String::from_utf8_lossy(&words[..length]).contains("STOPPING=1"));
     assert!(server.child.wait().unwrap().success());
+}
+
+#[test]
+fn a_tier_reports_a_leaf_that_dies_and_returns() {
+    const LEAF: [&str; 6] = ["--service", "wait", "--admission", "none", "--idle", "block"];
+    let folder = tempfile::tempdir().unwrap();
+    let (folder, path) = (folder.path(), folder.path().join("errors"));
+    let leaf = crate::server::Server::start(&LEAF, folder);
+    let address = leaf.1.clone();
+    let mut command = Command::new(PROGRAM);
+    command.args(["serve", "--listen", "127.0.0.1:0", "--admin", "127.0.0.1:0", "--admission", "none"]);
+    command.args(["--service", "tier", "--leaves", &address, "--threading", "SDB1-2"]);
+    let tier = Server::spawn({
+        command.stderr(std::fs::File::create(&path).unwrap());
+        command
+    });
+    let has_said = |line: String| std::fs::read_to_string(&path).unwrap().lines().any(|said| said == line);
+    until("the leaf is there", || tier.get("/readyz").0 == 200);
+    drop(leaf);
+    until("the tier is not ready", || tier.get("/readyz") == (503, "no leaf\n".into()));
+    assert_eq!(tier.metric("leeward_leaf_connections", &address), 0.0);
+    let top = leeward(&["top", &tier.listen, "--plain", "--interval", "100ms"], folder);
+    let top = String::from_utf8(top.stdout).unwrap();
+    assert!(top.contains(&format!("leaves    1 of 1 away ({address}); ")), "{top}");
+    until("the tier says so", || has_said(format!("warning: leaf {address} is away; 1 of 1 are")));
+    // Nobody asks a tier that is not ready.
+    let _back = crate::server::Server::start_at(&address, &LEAF, folder);
+    until("the tier is ready", || tier.get("/readyz").0 == 200);
+    until("the tier says so", || has_said(format!("leaf {address} is back")));
 }
 
 #[test]

@@ -52,8 +52,10 @@ impl Feed {
         let mut kept = Vec::new();
         let sources = state.sources.all();
         self.latencies.retain(|known, _| sources.iter().any(|(name, _)| name == known));
+        let mut is_stopping = state.is_stopping.load(Ordering::Relaxed);
         for (name, source) in sources {
             let mut snapshot = Snapshot { port: name.clone(), ..source.snapshot() };
+            is_stopping |= snapshot.is_stopping;
             let latencies = std::mem::take(&mut snapshot.latencies);
             let (second, recent) = self.latencies.entry(name.clone()).or_default().tick(latencies);
             let mut numbers = numbers(&snapshot);
@@ -70,7 +72,6 @@ impl Feed {
             entry["refusal_kinds"] = kinds.iter().map(|alike| group_json(&name, alike, &context)).collect();
             servers.push(entry);
         }
-        let is_stopping = state.is_stopping.load(Ordering::Relaxed);
         if self.history.len() == HISTORY_MAX {
             self.history.pop_front();
         }

@@ -7,7 +7,7 @@ use crate::response::Response;
 use crate::sources::Sources;
 use leeward_observe::explain::DecisionContext;
 use leeward_observe::exposition::{Format, render};
-use leeward_observe::{Decision, DecisionId, DecisionReason, LifecycleStage};
+use leeward_observe::{Decision, DecisionId, DecisionReason, LifecycleStage, Snapshot};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -76,15 +76,18 @@ pub(crate) fn route(request: &Request, state: &AdminState) -> RouteResponse {
     RouteResponse::Full(allow(response))
 }
 
-/// Readiness: 503 only while the server stops.
+/// Readiness: 503 while a server stops, and while a tier has no leaf.
 ///
 /// Overload does not fail readiness: removing this replica would move its load to the others. With
 /// `?overload=1` overload returns 503, too.
 fn readiness(request: &Request, state: &AdminState) -> Response {
     let minds_overload = request.parameter("overload") == Some("1");
-    if state.is_stopping.load(Ordering::Relaxed) {
+    let snapshots = state.sources.snapshots();
+    if state.is_stopping.load(Ordering::Relaxed) || snapshots.iter().any(|snapshot| snapshot.is_stopping) {
         Response::line(503, "stopping")
-    } else if minds_overload && state.sources.snapshots().iter().any(|snapshot| snapshot.is_overloaded()) {
+    } else if snapshots.iter().any(Snapshot::has_lost_leaves) {
+        Response::line(503, "no leaf")
+    } else if minds_overload && snapshots.iter().any(Snapshot::is_overloaded) {
         Response::line(503, "overloaded")
     } else {
         Response::line(200, "ready")

@@ -140,7 +140,8 @@ impl Admin {
         *self.config.lock().unwrap_or_else(PoisonError::into_inner) = config;
     }
 
-    /// Reports the server as not ready from now on, because it starts to stop.
+    /// Reports the process as not ready from now on, before its servers stop. A stopping server
+    /// reports itself.
     pub fn begin_stopping(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
         // Subscribers get the new state before their connection ends.

@@ -6,19 +6,22 @@ mod requests;
 use leeward_admin::{Admin, Sources};
 use leeward_core::units::{Nanos, Time};
 use leeward_observe::explain::DecisionContext;
-use leeward_observe::snapshot::RejectionCount;
+use leeward_observe::snapshot::{Leaf, RejectionCount, Tier};
 use leeward_observe::{Decision, DecisionId, DecisionReason, DecisionRing, Snapshot, Source};
 use leeward_testkit::greetings::GREETINGS;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A source with constant counters; a test may set the standing delay.
 struct FixedSource {
     ring: DecisionRing,
     standing_ns: AtomicU64,
+    /// Connections to the only leaf; `u64::MAX`: no tier.
+    leaf_connections: AtomicU64,
+    is_stopping: AtomicBool,
 }
 
 impl FixedSource {
@@ -31,13 +34,23 @@ impl FixedSource {
             ring.write(&decision);
         }
         ring.write(&Decision::admitted(Time(6_000_000)));
-        Arc::new(FixedSource { ring, standing_ns: AtomicU64::new(0) })
+        Arc::new(FixedSource {
+            ring,
+            standing_ns: AtomicU64::new(0),
+            leaf_connections: AtomicU64::new(u64::MAX),
+            is_stopping: AtomicBool::new(false),
+        })
     }
 }
 
 impl Source for FixedSource {
     fn snapshot(&self) -> Snapshot {
+        let connections = self.leaf_connections.load(Ordering::Relaxed);
+        let leaf = Leaf { address: "10.0.0.1:1".into(), connections, ..Leaf::default() };
+        let tier = Tier { leaves: vec![leaf], partial: 3, ..Tier::default() };
         Snapshot {
+            is_stopping: self.is_stopping.load(Ordering::Relaxed),
+            tier: (connections < u64::MAX).then_some(tier),
             mode: "enforce",
             arrived: 9,
             admitted: 4,
@@ -141,6 +154,28 @@ fn metrics_have_the_format_of_the_accept_header() {
     let (admin, _) = port();
     let text = exchange(&admin, b"GET /metrics HTTP/1.0\r\naccept: application/openmetrics-text\r\n\r\n");
     assert!(text.contains("content-type: application/openmetrics-text; version=1.0.0") && text.ends_with("# EOF\n"));
+}
+
+#[test]
+fn a_server_that_stops_is_not_ready() {
+    let (admin, source) = port();
+    assert_eq!(get(&admin, "/readyz").0, 200);
+    source.is_stopping.store(true, Ordering::Relaxed);
+    assert_eq!(get(&admin, "/readyz"), (503, "stopping\n".into()));
+}
+
+#[test]
+fn a_tier_without_any_leaf_is_not_ready() {
+    let (admin, source) = port();
+    assert!(!get(&admin, "/metrics").1.contains("leeward_leaf"), "it is no tier");
+    for (connections, status) in [(0, 503), (2, 200)] {
+        source.leaf_connections.store(connections, Ordering::Relaxed);
+        assert_eq!(get(&admin, "/readyz").0, status);
+        let metrics = get(&admin, "/metrics").1;
+        let leaf = format!("leeward_leaf_connections{{port=\"rpc\",leaf=\"10.0.0.1:1\"}} {connections}\n");
+        assert!(metrics.contains(&leaf), "{metrics}");
+        assert!(metrics.contains("leeward_requests_partial_total{port=\"rpc\"} 3\n"), "{metrics}");
+    }
 }
 
 /// Clients of other protocols get an HTTP response, and the connection ends.

@@ -20,6 +20,9 @@ pub struct Snapshot {
     pub mode: &'static str,
     /// Threading setup as text, such as `2 cores`.
     pub setup: String,
+    /// Whether the server stops or has stopped.
+    #[serde(skip)]
+    pub is_stopping: bool,
     /// Time since the server's start.
     pub uptime_ns: u64,
     /// Time of the snapshot, since 1970.
@@ -208,6 +211,8 @@ pub struct Tier {
     pub retried: u64,
     /// Calls that were cancelled because enough replies had arrived.
     pub cancelled: u64,
+    /// Requests that continued with fewer results of leaves than they asked for.
+    pub partial: u64,
     /// Changes of the threading model.
     pub switches: u64,
     /// Leaves, in their order: 255 at most.
@@ -259,6 +264,12 @@ impl Snapshot {
     /// Results after the objective.
     pub fn late(&self) -> u64 {
         self.completed.saturating_sub(self.in_time.saturating_add(self.failed))
+    }
+
+    /// True if this server is a tier that has no connection to any leaf.
+    pub fn has_lost_leaves(&self) -> bool {
+        let is_away = |leaf: &Leaf| leaf.connections == 0;
+        self.tier.as_ref().is_some_and(|tier| !tier.leaves.is_empty() && tier.leaves.iter().all(is_away))
     }
 
     /// True if the standing delay exceeds the controller's target.

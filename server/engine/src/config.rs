@@ -13,7 +13,7 @@ use crate::limits::Limits;
 use crate::mailboxes::Mailboxes;
 use crate::protocol::Protocol;
 use crate::server::Server;
-use crate::statistics::ServiceInfo;
+use crate::statistics::{ServiceInfo, TierReport};
 use crate::stream::Stream;
 use crate::tenants::TenantTable;
 use leeward_allocation::CoreLimits;
@@ -95,6 +95,8 @@ pub struct Config {
     pub event_sources: EventSources,
     /// Description of the service. The controller's name is added to it.
     pub about: ServiceInfo,
+    /// Leaves of a server that calls others before it answers, for the statistics.
+    pub tier: TierReport,
     /// Address that serves datagrams, too. Only for a protocol whose bytes are frames of
     /// `leeward-wire`.
     pub datagrams: Option<String>,
@@ -133,6 +135,7 @@ impl Default for Config {
             shadow_percent: None,
             event_sources: EventSources::default(),
             about: ServiceInfo::default(),
+            tier: TierReport::default(),
             datagrams: None,
             encryption: None,
             tenants: Arc::default(),
@@ -254,6 +257,7 @@ impl Config {
             watch,
             shadow: shadow_mode,
             about: ServiceInfo { admission: Some(self.algorithm.name.into()), ..self.about },
+            tier: self.tier,
             encryption: self.encryption,
             tenants: self.tenants,
             handshakes: HandshakeCounters::default(),
@@ -390,6 +394,9 @@ macro_rules! server_settings {
         /// Sets the budget of a request that brings none, for queues, cores and locks. Unlimited
         /// unless set. The request's wait since its packet arrived is subtracted before it runs.
         /// Its later waits for locks ([`leeward_runtime::locks`]) are subtracted as they occur.
+        ///
+        /// The wait for credit at the client is unknown here, so leave room for it: the client
+        /// half's longest delay, such as `auto`'s objective less its target.
         #[must_use]
         pub fn budget(mut self, budget: leeward_core::budget::Budget) -> Self {
             self.port.limits.budget = budget;

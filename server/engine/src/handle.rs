@@ -4,7 +4,7 @@ use crate::encryption::{Encryption, HandshakeCounters};
 use crate::job::{ConnectionId, Job};
 use crate::mailboxes::Mailboxes;
 use crate::protocol::Protocol;
-use crate::statistics::{self, ServiceInfo, Statistics};
+use crate::statistics::{self, ServiceInfo, Statistics, TierReport};
 use crate::tenants::TenantTable;
 use leeward_core::server::{CoreGrant, Downstream, Gauges};
 use leeward_core::units::Nanos;
@@ -40,6 +40,7 @@ pub(crate) struct EngineState<D> {
     /// The controller's shadow mode, if enabled.
     pub(crate) shadow: Option<ShadowMode>,
     pub(crate) about: ServiceInfo,
+    pub(crate) tier: TierReport,
     /// Encryption of all connections, if they are encrypted, and their handshakes.
     pub(crate) encryption: Option<Arc<dyn Encryption>>,
     pub(crate) tenants: Arc<TenantTable>,
@@ -146,6 +147,7 @@ impl<P: Protocol> Handle<P> {
             priority_threshold: gauges.priority_threshold,
             about: self.engine.about.clone(),
             tls: self.engine.encryption.as_deref().map(|encryption| self.engine.handshakes.statistics(encryption)),
+            tier: self.engine.tier.read(),
             locks: statistics::locks(),
         }
     }

@@ -6,6 +6,8 @@ use crate::encryption::HandshakeStatistics;
 use leeward_observe::LatencyCounts;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 
 /// Maximum reported locks: those with the longest waits.
 pub const LOCKS: usize = 100;
@@ -69,8 +71,44 @@ pub struct Statistics {
     /// Handshakes of a server whose connections are encrypted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tls: Option<HandshakeStatistics>,
+    /// Leaves of a server that calls others before it answers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tier: Option<TierStatistics>,
     /// Locks of the server's whole process, those with the longest waits first.
     pub locks: Vec<LockStatistics>,
+}
+
+/// A tier's view of its leaves.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TierStatistics {
+    /// Number of leaves.
+    pub leaves: u64,
+    /// Addresses of the leaves to which the tier has no connection.
+    pub away: Vec<String>,
+    /// Requests that continued with fewer results of leaves than they asked for.
+    pub partial: u64,
+}
+
+/// Reports a tier's view of its leaves; empty for other servers.
+#[derive(Clone, Default)]
+pub struct TierReport(Option<Arc<dyn Fn() -> TierStatistics + Send + Sync>>);
+
+impl TierReport {
+    /// Creates a report that calls `read` for each query.
+    pub fn new(read: impl Fn() -> TierStatistics + Send + Sync + 'static) -> Self {
+        TierReport(Some(Arc::new(read)))
+    }
+
+    pub(crate) fn read(&self) -> Option<TierStatistics> {
+        self.0.as_ref().map(|read| read())
+    }
+}
+
+impl fmt::Debug for TierReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TierReport").field(&self.0.is_some()).finish()
+    }
 }
 
 /// Description of a server's service: a tier rejects leaves that do not match.

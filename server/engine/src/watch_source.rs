@@ -98,6 +98,7 @@ impl<P: Protocol> Source for WatchedServer<P> {
             controller: about.admission.unwrap_or_default(),
             mode: engine.shadow.as_ref().map_or("enforce", ShadowMode::name),
             setup: format!("{cores} core{}", if cores == 1 { "" } else { "s" }),
+            is_stopping: self.shared().is_stopping(),
             uptime_ns: now.0,
             unix_ns: unix_ns(),
             slo_ns: engine.slo.0,

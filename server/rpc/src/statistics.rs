@@ -2,7 +2,7 @@
 
 use crate::wire::Method;
 
-pub use leeward_engine::statistics::{LOCKS, LONGEST_NAME, LockStatistics, ServiceInfo, Statistics};
+pub use leeward_engine::statistics::{LOCKS, LONGEST_NAME, LockStatistics, ServiceInfo, Statistics, TierStatistics};
 
 /// The method that servers answer themselves, without the handler; all other numbers belong to the
 /// application.

@@ -5,6 +5,7 @@
 //!   file.
 //! - `allocator`: core allocation. `threading`: policy for a tier's setup. `recording`: recordings
 //!   of the controller.
+//! - `leaves`: leaves that go away and come back.
 //! - `otlp`: metrics export. `shadow`: shadow mode and partial enforcement.
 //! - `tls`: certificates and keys; `tenants`:
 //!   tenants of certificates.
@@ -16,6 +17,7 @@ mod allocator;
 mod args;
 mod config;
 mod cores;
+mod leaves;
 mod otlp;
 mod recording;
 mod shadow;
@@ -42,6 +44,7 @@ use std::time::Duration;
 use admin::AdminListener;
 use allocator::Allocator;
 use args::{IoUringMode, parse_idle};
+use leaves::LeafWatch;
 use recording::Recordings;
 
 pub(crate) use args::ServeArgs;
@@ -185,6 +188,7 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
     let exporter = destination.map(export).transpose()?;
     wake_latency::check(idle, slo);
     systemd::notify_ready(&format!("serving {} on {}", args.service.name(), server.address()));
+    let mut leaf_watch = LeafWatch::new(&server);
     let has_failed = || server.has_failed() || port.as_ref().is_some_and(|port| port.has_failed());
     while !interrupt.flag().load(Ordering::SeqCst) && !has_failed() {
         std::thread::sleep(Duration::from_millis(20));
@@ -197,6 +201,9 @@ pub(crate) fn serve(mut args: ServeArgs) -> Result<(), Failure> {
         }
         for message in exporter.iter().flat_map(Exporter::take_messages) {
             let _ = writeln!(std::io::stderr(), "OTLP: {}", stdout::sanitize(&message));
+        }
+        for message in leaf_watch.take_messages(&server) {
+            let _ = writeln!(std::io::stderr(), "{message}");
         }
         for message in backend.warnings() {
             let _ = writeln!(std::io::stderr(), "warning: {}", stdout::sanitize(&message));

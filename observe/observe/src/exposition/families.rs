@@ -19,6 +19,7 @@ pub(super) fn write_all(of: &[Snapshot], process: &ProcessMetrics, text: &mut dy
     controller(of, text);
     delays(of, text);
     costs(of, text);
+    tiers(of, text);
     locks(of, text);
     tls(of, process, text);
     exports(process, text);
@@ -229,6 +230,27 @@ fn delays(of: &[Snapshot], text: &mut dyn Sink) {
             };
             let examples: Vec<_> = (0..=BOUNDS).map(example).collect();
             text.histogram_with_exemplars(NAME, &labels, &mut within, over, seconds(waits.sum_ns), &examples);
+        }
+    }
+}
+
+/// Writes the leaves of the servers that have any.
+fn tiers(of: &[Snapshot], text: &mut dyn Sink) {
+    let tiers = || of.iter().filter_map(|snapshot| Some((snapshot.port.as_str(), snapshot.tier.as_ref()?)));
+    if tiers().next().is_none() {
+        return;
+    }
+    const PARTIAL: &str = "leeward_requests_partial";
+    let help = "Requests that continued with fewer results of leaves than they asked for.";
+    text.begin_family(PARTIAL, MetricKind::Counter, help);
+    for (port, tier) in tiers() {
+        text.counter(PARTIAL, &[("port", port)], tier.partial as f64);
+    }
+    const CONNECTIONS: &str = "leeward_leaf_connections";
+    text.begin_family(CONNECTIONS, MetricKind::Gauge, "Open connections to a leaf; 0: it is away.");
+    for (port, tier) in tiers() {
+        for leaf in &tier.leaves {
+            text.gauge(CONNECTIONS, &[("port", port), ("leaf", &leaf.address)], leaf.connections as f64);
         }
     }
 }

@@ -8,7 +8,7 @@ pub(super) fn name_of(prometheus: &'static str) -> (&'static str, &'static str) 
     found.map_or((prometheus, "1"), |(_, name, unit)| (*name, *unit))
 }
 
-pub(super) const NAMES: [(&str, &str, &str); 33] = [
+pub(super) const NAMES: [(&str, &str, &str); 35] = [
     ("leeward_admission_concurrency_limit", "leeward.admission.concurrency_limit", "{request}"),
     ("leeward_admission_decisions", "leeward.admission.decisions", "{request}"),
     ("leeward_admission_level", "leeward.admission.level", "1"),
@@ -18,6 +18,7 @@ pub(super) const NAMES: [(&str, &str, &str); 33] = [
     ("leeward_cores", "leeward.core.count", "{thread}"),
     ("leeward_credit_issued", "leeward.credit.issued", "{credit}"),
     ("leeward_credit_pool", "leeward.credit.pool", "{credit}"),
+    ("leeward_leaf_connections", "leeward.leaf.connections", "{connection}"),
     ("leeward_lock_refusals", "leeward.lock.refusals", "{request}"),
     ("leeward_lock_wait_seconds", "leeward.lock.wait.duration", "s"),
     ("leeward_otlp_exports", "leeward.otlp.exports", "{export}"),
@@ -31,6 +32,7 @@ pub(super) const NAMES: [(&str, &str, &str); 33] = [
     ("leeward_requests_in_flight", "leeward.requests.in_flight", "{request}"),
     ("leeward_requests_in_time", "leeward.requests.in_time", "{request}"),
     ("leeward_requests_late", "leeward.requests.late", "{request}"),
+    ("leeward_requests_partial", "leeward.requests.partial", "{request}"),
     ("leeward_request_cost_seconds", "leeward.request.cost", "s"),
     ("leeward_request_latency_seconds", "leeward.request.latency", "s"),
     ("leeward_sessions", "leeward.session.count", "{session}"),

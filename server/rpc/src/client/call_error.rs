@@ -66,8 +66,9 @@ pub enum CallError {
         /// Limit of this client, or of the server.
         limit: PayloadLimit,
     },
-    /// The result is longer than this client accepts; the server executed the call.
-    #[error("the result is longer than this client accepts")]
+    /// The result is longer than this client accepts, or than its datagrams hold; the server
+    /// executed the call.
+    #[error("the result is longer than this client accepts, or than its datagrams hold")]
     ResponseTooLarge,
     /// No response arrived within the call's timeout.
     #[error("timed out after {waited}{}", executed(.effect))]

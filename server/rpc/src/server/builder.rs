@@ -8,7 +8,7 @@ use crate::tier::{self, MidTier, PolicyFactory, Tier, TierError};
 use crate::wire::PayloadLimit;
 use leeward_core::units::Nanos;
 use leeward_datagram::DatagramSize;
-use leeward_engine::statistics::ServiceInfo;
+use leeward_engine::statistics::{ServiceInfo, TierReport};
 use leeward_engine::{Config, Handle, ServerError};
 use leeward_host::RequestCounts;
 use std::io;
@@ -80,6 +80,12 @@ impl Builder {
     #[must_use]
     pub fn service_info(mut self, about: ServiceInfo) -> Self {
         self.port.about = about;
+        self
+    }
+
+    /// Sets the report about leaves in the statistics.
+    pub(crate) fn tier(mut self, report: TierReport) -> Self {
+        self.port.tier = report;
         self
     }
 

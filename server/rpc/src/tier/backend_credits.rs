@@ -52,7 +52,7 @@ struct LeafCredits {
 pub struct LeafCounts {
     /// Calls so far, repeated calls included.
     pub calls: u64,
-    /// Open connections. After a loss, counts only the connections that their shards polled since.
+    /// Open connections. After a loss, only those on which the leaf has sent something since.
     pub connections: u64,
     /// Credits at the leaf over all connections; `None` if no window limits the calls.
     pub credits: Option<i64>,
@@ -106,6 +106,11 @@ impl BackendCredits {
     /// Counts a request that begins.
     pub(super) fn request(&self) {
         self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Number of requests that have begun.
+    pub(super) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
     }
 
     /// Counts a call to a leaf. `is_needed`: its request can't do without any part.

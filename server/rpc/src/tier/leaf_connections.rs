@@ -1,7 +1,8 @@
 //! Connections to one leaf, as the shards of a tier saw them last.
 //!
 //! A shard that sends nothing notices no loss. So the first loss that any shard notices invalidates
-//! all other reports. A shard reports again when it polls and its own connection is open.
+//! all other reports. A shard reports again when it polls, its own connection is open, and the leaf
+//! has sent something there.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

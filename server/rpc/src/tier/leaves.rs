@@ -276,6 +276,11 @@ impl Settings {
         self.leaves.len() / self.copies.max(1)
     }
 
+    /// First address of each leaf.
+    pub(super) fn first_addresses(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.leaves.iter().filter_map(|leaf| leaf.addresses.first().copied())
+    }
+
     /// Sets the objective of the tier.
     pub(super) fn with_objective(self, objective: Nanos) -> Self {
         Settings { objective, ..self }

@@ -220,6 +220,16 @@ impl<T: Copy + PartialEq> Link<T> {
         (socket.connection().in_flight() > 0 && now.since(since) > span).then_some(since)
     }
 
+    /// Whether the leaf is up and has sent something after `since`. Pings it if it has not.
+    pub(super) fn has_sent_after(&mut self, since: Time, now: Time) -> bool {
+        let Some(socket) = self.up() else { return false };
+        let has_sent = socket.last_received() > since;
+        if !has_sent {
+            socket.ping(now);
+        }
+        has_sent
+    }
+
     /// Whether a call would leave at once.
     pub(super) fn would_send(&mut self, now: Time) -> bool {
         self.up().is_some_and(|socket| socket.connection().would_send(now))

@@ -7,7 +7,7 @@ use super::backend_credits::LeafCounts;
 use super::calls::{CallEntry, CallList};
 use super::leaves::{Leaves, Settings};
 use super::replies::{ReplyList, ReplyState};
-use super::server::{Options, Switch, Switchable, Tier, TierCounts, TierError};
+use super::server::{Options, Switch, Switchable, Tier, TierCounts, TierError, tier_statistics};
 use super::service::{CALLS_MAX, Calls, GatherCondition, LeafError, LeafId, MidTier, Replies, Step};
 use super::source::TierSource;
 use crate::client::{CallError, CallOptions, Client, ResponseFuture};
@@ -16,7 +16,7 @@ use crate::wire::FailureCode;
 use leeward_core::hedging::LeafTimeouts;
 use leeward_core::server::Gauges;
 use leeward_core::units::Nanos;
-use leeward_engine::statistics::Statistics;
+use leeward_engine::statistics::{Statistics, TierReport};
 use leeward_engine::{RunningServer, Source};
 use leeward_runtime::thread_pool::ThreadCounts;
 use leeward_runtime::timers::sleep;
@@ -50,6 +50,8 @@ struct TierHandler<M> {
 struct Counts {
     gathers: AtomicU64,
     calls: AtomicU64,
+    /// Requests that continued with fewer results than they asked for.
+    partial: AtomicU64,
     /// Calls per leaf.
     by_leaf: Box<[AtomicU64]>,
 }
@@ -72,7 +74,8 @@ impl<M: MidTier> TierHandler<M> {
     }
 
     /// Makes the calls, and waits until enough of them have ended.
-    async fn gather(&self, calls: &CallList, enough: GatherCondition) -> ReplyList {
+    /// Returns the replies, and whether some are missing.
+    async fn gather(&self, calls: &CallList, enough: GatherCondition) -> (ReplyList, bool) {
         let mut replies = ReplyList::default();
         replies.begin(calls.len());
         self.counts.gathers.fetch_add(1, Ordering::Relaxed);
@@ -129,7 +132,7 @@ impl<M: MidTier> TierHandler<M> {
             if has_pending && results < wanted { Poll::Pending } else { Poll::Ready(()) }
         })
         .await;
-        replies
+        (replies, results < enough.complete(calls.len()))
     }
 }
 
@@ -150,12 +153,15 @@ impl<M: MidTier> AsyncHandler for TierHandler<M> {
         let leaves = self.clients.len() as u16;
         let mut calls = Calls { list: &mut list, leaf_count: leaves };
         let mut step = self.service.begin(&request.as_request(), &mut state, &mut calls, &mut reply)?;
+        let mut is_partial = false;
         while let Step::Gather(enough) = step {
-            let replies = self.gather(&list, enough).await;
+            let (replies, is_short) = self.gather(&list, enough).await;
+            is_partial |= is_short;
             list.clear();
             let mut calls = Calls { list: &mut list, leaf_count: leaves };
             step = self.service.resume(&mut state, &Replies(&replies), &mut calls, &mut reply)?;
         }
+        self.counts.partial.fetch_add(u64::from(is_partial), Ordering::Relaxed);
         Ok(reply)
     }
 }
@@ -198,8 +204,16 @@ pub(super) fn start<M: MidTier>(
     let options = Options { leaves: Leaves(options.leaves.0.with_objective(builder.config().slo)), ..options };
     let (builder, clients) = clients(builder.cores(usize::from(cores)), &options.leaves)?;
     let counts = Arc::new(Counts { by_leaf: clients.iter().map(|_| AtomicU64::new(0)).collect(), ..Counts::default() });
-    let addresses = options.leaves.0.leaves.iter().filter_map(|leaf| leaf.addresses.first().copied()).collect();
+    let addresses: Vec<SocketAddr> = options.leaves.0.first_addresses().collect();
     let cores = CoreSwitch { cores, clients: clients.clone(), addresses, counts: Arc::clone(&counts) };
+    let report = {
+        let (clients, addresses, counts) = (clients.clone(), cores.addresses.clone(), Arc::clone(&counts));
+        TierReport::new(move || {
+            let connections = clients.iter().map(|client| client.connected() as u64);
+            tier_statistics(addresses.iter().copied().zip(connections), &counts.partial)
+        })
+    };
+    let builder = builder.tier(report);
     let waits = Mutex::new(options.leaves.0.waits());
     let handler = TierHandler { service, clients, counts, fixed_timeout: options.leaves.0.timeout, waits };
     let server = builder.start_async(address, handler)?;
@@ -285,6 +299,7 @@ impl Switchable for CoreSwitch {
         TierCounts {
             gathers: self.counts.gathers.load(Ordering::Relaxed),
             calls: self.counts.calls.load(Ordering::Relaxed),
+            partial: self.counts.partial.load(Ordering::Relaxed),
             connected: self.clients.iter().map(|client| client.connected() as u64).sum(),
             ..TierCounts::default()
         }

@@ -37,6 +37,8 @@ use std::time::Duration;
 const TICK: Duration = Duration::from_millis(1);
 /// Idle time after which a sync thread polls its connections before it uses them.
 const STALE: Nanos = Nanos::from_secs(1);
+/// Interval at which a sync tier without requests looks for its leaves.
+const WATCH: Nanos = Nanos::from_millis(500);
 
 /// A tier, as the threads of its pool run it.
 pub(super) struct TierRuntime<M: MidTier> {
@@ -59,6 +61,10 @@ pub(super) struct TierRuntime<M: MidTier> {
     pub(super) governor: Option<Governor>,
     /// Number of sync threads that wait for leaves.
     pub(super) gathering: AtomicUsize,
+    /// Time of the last look for leaves without a request, in nanoseconds.
+    pub(super) watched_at: AtomicU64,
+    /// Requests before that look.
+    pub(super) watched_requests: AtomicU64,
     /// CPU time that the pool's threads have reported, in nanoseconds.
     pub(super) cpu_ns: AtomicU64,
 }
@@ -139,6 +145,7 @@ impl<M: MidTier> TierRuntime<M> {
 
     fn resume(&self, calls: &mut CallList, gather: &mut Gather<M::State>) -> Result<Step, HandlerError> {
         calls.clear();
+        gather.end_calls();
         let Gather { inbound: inbound_call, state, reply, replies, .. } = gather;
         let Some(inbound_call) = inbound_call else { return Ok(Step::Done) };
         let mut calls = Calls { list: calls, leaf_count: self.settings.parts_of_data() as u16 };
@@ -186,6 +193,9 @@ impl<M: MidTier> TierRuntime<M> {
     fn finish(&self, mut gather: Box<Gather<M::State>>, outcome: Result<(), HandlerError>) {
         if let (Some(governor), Some(inbound_call)) = (&self.governor, &gather.inbound) {
             governor.record_latency(self.clock.now().since(inbound_call.arrival));
+        }
+        if gather.is_partial {
+            self.fanout_counters.partial.fetch_add(1, Ordering::Relaxed);
         }
         if let Some((client, completed)) = gather.answer(outcome)
             && self.event_loop.answer(client, completed)
@@ -356,6 +366,26 @@ impl<M: MidTier> TierRuntime<M> {
         }
     }
 
+    /// Looks for the leaves if no request has done so lately.
+    ///
+    /// A sync thread polls its connections with a request only. A tier that gets none, because it
+    /// is not ready, must see a leaf that comes back.
+    fn watch_leaves(&self) {
+        let now = self.clock.now();
+        let watched_at = self.watched_at.load(Ordering::Relaxed);
+        if now < Time(watched_at) + WATCH {
+            return;
+        }
+        let Some(shared) = self.shards.first() else { return };
+        let Some(mut shard) = shared.try_lock() else { return };
+        self.watched_at.store(now.0, Ordering::Relaxed);
+        let requests = self.fanout_counters.credits.requests();
+        // Requests of an async setup that has just ended have threads of their own.
+        if self.watched_requests.swap(requests, Ordering::Relaxed) == requests && shard.is_unused() {
+            let _ = shard.poll(Some(Duration::ZERO));
+        }
+    }
+
     /// Rejects a request whose budget the queue has used up: calls to its leaves would be useless.
     fn reject_if_spent(&self, gather: &mut Box<Gather<M::State>>) -> bool {
         if !gather.budget().is_spent() {
@@ -446,6 +476,9 @@ impl<M: MidTier> RoleHandler for TierRuntime<M> {
     fn receive(&self, state: &mut Self::ThreadState, assignment: &Assignment) -> bool {
         state.meter.on_poll(&self.clock, &self.cpu_ns);
         self.report_downstream();
+        if assignment.setup.fanout == Fanout::Sync {
+            self.watch_leaves();
+        }
         let found = self.event_loop.poll() == Some(true);
         self.apply_policy(|governor, now| governor.decide_if_due(now, || self.view()));
         if found && !assignment.role.tasks.contains(Tasks::EXECUTE) && self.event_loop.has_queued() {
@@ -487,6 +520,9 @@ impl<M: MidTier> RoleHandler for TierRuntime<M> {
         if roles.contains(Tasks::RECEIVE) {
             descriptors[0] = self.event_loop.descriptor();
             count = 1;
+            if assignment.setup.fanout == Fanout::Sync {
+                longest = longest.min(Duration::from_nanos(WATCH.0));
+            }
             let now = self.clock.now();
             let next_decision = self.governor.as_ref().map_or(Time::NEVER, Governor::next_timeout);
             let due = self.event_loop.next_timeout().since(now);

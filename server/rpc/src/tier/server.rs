@@ -2,7 +2,7 @@
 
 use super::backend_credits::{BackendCredits, LeafCounts};
 use super::governor::Governor;
-use super::leaves::{Leaves, Links};
+use super::leaves::{Leaves, Links, Settings};
 use super::policy_factory::PolicyFactory;
 use super::pool::Pool;
 use super::runtime::{Observer, SharedShard, TierRuntime as Duties, WorkCounters};
@@ -15,7 +15,7 @@ use crate::server::{Builder, Server, ServerError};
 use leeward_core::params::ParamError;
 use leeward_core::server::Gauges;
 use leeward_core::units::Nanos;
-use leeward_engine::statistics::Statistics;
+use leeward_engine::statistics::{Statistics, TierReport, TierStatistics};
 use leeward_engine::wait::ThreadWaker;
 use leeward_engine::{RunningServer, Source};
 use leeward_runtime::CoreUsage;
@@ -164,6 +164,7 @@ pub(super) struct FanoutCounters {
     pub(super) hedged: AtomicU64,
     pub(super) retried: AtomicU64,
     pub(super) cancelled: AtomicU64,
+    pub(super) partial: AtomicU64,
     pub(super) credits: BackendCredits,
 }
 
@@ -184,6 +185,8 @@ pub struct TierCounts {
     pub retried: u64,
     /// Calls that were cancelled because enough replies had arrived.
     pub cancelled: u64,
+    /// Requests that continued with fewer results than they asked for.
+    pub partial: u64,
     /// Open connections of async setups.
     pub connected: u64,
     /// Changes of setup.
@@ -307,12 +310,15 @@ pub(super) fn start<M: MidTier>(
     setup: Setup,
     service: M,
 ) -> Result<Tier, TierError> {
-    let (port, payload) = builder.into_parts();
+    let (mut port, payload) = builder.into_parts();
     let max = options.max_threads.unwrap_or(0).max(setup.threads()).min(u32::from(u16::MAX) - 2);
     check(&setup, max)?;
     let settings = Arc::new(options.leaves.0.with_objective(port.slo));
     // Check the parameters once here: a later failure would look like an unreachable leaf.
     let _ = settings.parts()?;
+    let fanout =
+        Arc::new(FanoutCounters { credits: BackendCredits::new(settings.leaves.len()), ..FanoutCounters::default() });
+    port.tier = tier_report(&settings, &fanout);
     let cpus = port.options.cpus.clone();
     let count_of_cpus = port.options.cores as u64;
     let slo = port.slo;
@@ -330,8 +336,6 @@ pub(super) fn start<M: MidTier>(
         Links::Shared => 1,
         Links::Sharded => u32::from(SHARDS_MAX).min(max).max(1),
     };
-    let fanout =
-        Arc::new(FanoutCounters { credits: BackendCredits::new(settings.leaves.len()), ..FanoutCounters::default() });
     let shard = |index: u32| {
         let shard = Shard::new(&settings, &clock, options.seed ^ (u64::from(index) << 32), &fanout);
         shard.map(|shard| SharedShard::new(shard.with_index(index as usize)))
@@ -354,6 +358,8 @@ pub(super) fn start<M: MidTier>(
         observer: options.observer.map(Mutex::new),
         governor,
         gathering: AtomicUsize::new(0),
+        watched_at: AtomicU64::new(0),
+        watched_requests: AtomicU64::new(0),
         cpu_ns: AtomicU64::new(0),
     });
     let pool = ThreadPool::start(&control, &tier_runtime, &clock, &cpus)?;
@@ -361,6 +367,27 @@ pub(super) fn start<M: MidTier>(
     let server =
         leeward_engine::Server::of(RunningTier { runtime: tier_runtime, thread_pool: pool, cpus: count_of_cpus });
     Ok(Tier::new(Server::from(server), switch))
+}
+
+fn tier_report(settings: &Arc<Settings>, fanout: &Arc<FanoutCounters>) -> TierReport {
+    let (settings, fanout) = (Arc::clone(settings), Arc::clone(fanout));
+    TierReport::new(move || {
+        let counts = fanout.credits.leaf_counts();
+        let leaves = settings.first_addresses().zip(counts.iter().map(|leaf| leaf.connections));
+        tier_statistics(leaves, &fanout.partial)
+    })
+}
+
+/// Statistics of a tier whose leaves have these addresses and numbers of connections.
+pub(super) fn tier_statistics(leaves: impl Iterator<Item = (SocketAddr, u64)>, partial: &AtomicU64) -> TierStatistics {
+    let mut statistics = TierStatistics { partial: partial.load(Ordering::Relaxed), ..TierStatistics::default() };
+    for (address, connections) in leaves {
+        statistics.leaves += 1;
+        if connections == 0 {
+            statistics.away.push(address.to_string());
+        }
+    }
+    statistics
 }
 
 fn check(setup: &Setup, most: u32) -> Result<(), TierError> {
@@ -389,7 +416,7 @@ impl<M: MidTier> Switchable for TierHandle<M> {
 
     fn counts(&self) -> TierCounts {
         let WorkCounters { gathers, calls, system_errors: errors } = &self.runtime.counts;
-        let FanoutCounters { late, hedged, retried, cancelled, .. } = &*self.runtime.fanout_counters;
+        let FanoutCounters { late, hedged, retried, cancelled, partial, .. } = &*self.runtime.fanout_counters;
         let mut counts = TierCounts {
             gathers: gathers.load(Ordering::Relaxed),
             calls: calls.load(Ordering::Relaxed),
@@ -398,6 +425,7 @@ impl<M: MidTier> Switchable for TierHandle<M> {
             hedged: hedged.load(Ordering::Relaxed),
             retried: retried.load(Ordering::Relaxed),
             cancelled: cancelled.load(Ordering::Relaxed),
+            partial: partial.load(Ordering::Relaxed),
             switches: self.runtime.control.switches(),
             ..TierCounts::default()
         };
@@ -410,8 +438,7 @@ impl<M: MidTier> Switchable for TierHandle<M> {
     }
 
     fn leaves(&self) -> Vec<(SocketAddr, LeafCounts)> {
-        let leaves = &self.runtime.settings.leaves;
-        let addresses = leaves.iter().filter_map(|leaf| leaf.addresses.first().copied());
+        let addresses = self.runtime.settings.first_addresses();
         addresses.zip(self.runtime.fanout_counters.credits.leaf_counts()).collect()
     }
 }

@@ -148,6 +148,11 @@ impl GatherCondition {
         }
     }
 
+    /// Results without which the replies to `calls` calls are incomplete.
+    pub(super) fn complete(self, calls: usize) -> usize {
+        self.wanted(calls).min(calls)
+    }
+
     /// Results that suffice at the end, for `calls` calls.
     pub(super) fn good_enough(self, calls: usize) -> usize {
         match self {

@@ -39,6 +39,7 @@ impl Source for TierSource {
             hedged: counts.hedged,
             retried: counts.retried,
             cancelled: counts.cancelled,
+            partial: counts.partial,
             switches: counts.switches,
             leaves: self.switch.leaves().into_iter().map(leaf).collect(),
         };

@@ -112,6 +112,17 @@ fn a_time_out_says_whether_the_call_was_sent() {
 }
 
 #[test]
+fn a_call_without_time_is_never_sent() {
+    let server = mute(100);
+    let client = client(&[&server]);
+    until("it is connected", || client.connected() == 1);
+    for _ in 0..20 {
+        let result = client.call_blocking_with(ECHO, "x", CallOptions::new().timeout(Nanos::ZERO));
+        assert!(matches!(result, Err(CallError::TimedOut { effect: Effect::Excluded, .. })), "{result:?}");
+    }
+}
+
+#[test]
 fn a_call_without_a_server_fails_after_the_connection_wait() {
     let vacant = leeward_testkit::net::vacant_address();
     let client =

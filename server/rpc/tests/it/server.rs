@@ -198,6 +198,7 @@ fn connections_over_the_limit_get_an_error() {
 fn a_stop_answers_pending_calls_and_announces_the_shutdown() {
     let server = Server::builder()
         .idle(IdlePolicy::Block)
+        .watched(true)
         .serve(|_: &Request<'_>, reply: &mut Vec<u8>| {
             // The stop comes meanwhile.
             std::thread::sleep(Duration::from_millis(200));
@@ -208,7 +209,10 @@ fn a_stop_answers_pending_calls_and_announces_the_shutdown() {
     let mut peer = Peer::registered(&server);
     peer.send(&call(1, b""));
     eventually(&server, |server| server.counts().received == 1);
+    let source = server.source().unwrap();
+    assert!(!source.snapshot().is_stopping);
     server.stop().unwrap();
+    assert!(source.snapshot().is_stopping, "observers outlive the server");
     assert!(peer.answer().unwrap().starts_with("Response"));
     assert!(peer.answer().unwrap().contains("ShuttingDown"));
     assert_eq!(peer.answer(), None);

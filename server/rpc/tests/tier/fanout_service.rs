@@ -111,11 +111,16 @@ pub(crate) fn server() -> Builder {
 
 /// A leaf that responds at once.
 pub(crate) fn echo() -> Server {
+    echo_at("127.0.0.1:0")
+}
+
+/// A leaf at this address that responds at once.
+pub(crate) fn echo_at(address: &str) -> Server {
     let echo = |request: &Request<'_>, reply: &mut Vec<u8>| {
         reply.extend_from_slice(request.payload);
         Ok(())
     };
-    server().start("127.0.0.1:0", echo).unwrap()
+    server().start(address, echo).unwrap()
 }
 
 /// A leaf with this service time.

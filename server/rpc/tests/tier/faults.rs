@@ -1,10 +1,11 @@
 //! Leaves that are missing, that stop, and that are slow.
 
-use crate::fanout_service::{delayed_leaf, echo, leaves, server, start, threading};
+use crate::fanout_service::{delayed_leaf, echo, echo_at, leaves, server, start, threading};
 use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::units::Nanos;
 use leeward_rpc::server::Request;
 use leeward_rpc::tier::{Leaves, Options};
+use leeward_testkit::wait::until;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -38,6 +39,79 @@ fn a_lost_leaf_costs_only_its_part_of_the_response() {
 }
 
 #[test]
+fn lost_leaves_and_partial_responses_are_reported() {
+    for setup in ["SDB1-2", "SIP2", "ADB1-1-1", "CORE1"] {
+        let mut servers = vec![echo(), echo()];
+        let address = servers[1].address().to_string();
+        let tier = start(Options::new(leaves(&servers), threading(setup)));
+        let statistics = || tier.statistics().tier.unwrap();
+        until("the leaves are seen without a request", || statistics().away.is_empty());
+        let mut client = PipelinedClient::new(&tier);
+        assert_eq!(answered(&client.ask(1, 1, b"both")), 2, "{setup}");
+        assert_eq!((statistics().leaves, statistics().partial), (2, 0), "{setup}");
+        servers.pop().unwrap().stop().unwrap();
+        until("one is away", || {
+            let _ = client.ask(2, 1, b"one");
+            statistics().away == [address.clone()]
+        });
+        let before = statistics().partial;
+        assert_eq!(answered(&client.ask(3, 6, b"one is enough")), 1, "{setup}");
+        assert_eq!(statistics().partial, before, "{setup}: nothing is missing");
+        assert_eq!(answered(&client.ask(4, 1, b"both")), 1, "{setup}");
+        assert_eq!(statistics().partial, before + 1, "{setup}");
+        servers.push(echo_at(&address));
+        until("it is back, and nobody has asked", || statistics().away.is_empty());
+        tier.stop().unwrap();
+        servers.into_iter().for_each(|server| _ = server.stop().unwrap());
+    }
+}
+
+#[test]
+fn a_silent_leaf_is_away_also_for_threads_without_calls() {
+    for setup in MODELS {
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let handler = {
+            let is_stopped = Arc::clone(&is_stopped);
+            move |request: &Request<'_>, reply: &mut Vec<u8>| {
+                // The leaf's only core stands still.
+                while is_stopped.load(Ordering::Relaxed) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                reply.extend_from_slice(request.payload);
+                Ok(())
+            }
+        };
+        let servers = [server().start("127.0.0.1:0", handler).unwrap()];
+        let leaves = leaves(&servers).timeout(Nanos::from_millis(50));
+        // Connections of setups to which the tier may change carry no calls.
+        let tier = start(Options::new(leaves, threading(setup)).max_threads(6));
+        let away = || tier.statistics().tier.unwrap().away.len();
+        let mut client = PipelinedClient::new(&tier);
+        until("it is there", || answered(&client.ask(1, 1, b"all")) == 1 && away() == 0);
+        is_stopped.store(true, Ordering::Relaxed);
+        // Long before the connections without calls end for their silence.
+        let is_away = (0..1_000).any(|_| {
+            let _ = client.ask(2, 1, b"all");
+            std::thread::sleep(Duration::from_millis(1));
+            away() == 1
+        });
+        assert!(is_away, "{setup}");
+        for request in 3..100 {
+            let _ = client.ask(request, 1, b"all");
+            assert_eq!(away(), 1, "{setup}: {request}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        is_stopped.store(false, Ordering::Relaxed);
+        until("it is back", || {
+            let _ = client.ask(100, 1, b"all");
+            away() == 0
+        });
+        tier.stop().unwrap();
+        servers.into_iter().for_each(|server| _ = server.stop().unwrap());
+    }
+}
+
+#[test]
 fn a_recovered_leaf_is_called_by_the_first_request_of_each_thread() {
     // Each of the four threads has its own connections, and polls them when it has a request.
     let threads = 4;
@@ -54,14 +128,7 @@ fn a_recovered_leaf_is_called_by_the_first_request_of_each_thread() {
     };
     while all_at_once(1).iter().any(|right| *right < 3) {}
     servers.remove(1).stop().unwrap();
-    servers.push(
-        server()
-            .start(&addresses[1], |request: &Request<'_>, reply: &mut Vec<u8>| {
-                reply.extend_from_slice(request.payload);
-                Ok(())
-            })
-            .unwrap(),
-    );
+    servers.push(echo_at(&addresses[1]));
     // A thread that has just polled its connections does not poll again before its calls.
     std::thread::sleep(Duration::from_millis(200));
     let counts = all_at_once(100);

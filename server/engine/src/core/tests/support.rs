@@ -12,7 +12,7 @@ use crate::mailboxes::Mailboxes;
 use crate::poll_context::PollContext;
 use crate::protocol::{AnswerOutcome, CloseReason, ExecuteOutcome, Protocol, ProtocolEvent};
 use crate::receive::{IoUring, ReadOutcome, ReadState, SocketReader};
-use crate::statistics::ServiceInfo;
+use crate::statistics::{ServiceInfo, TierReport};
 use crate::stream::Stream;
 use leeward_core::none;
 use leeward_core::params::Params;
@@ -354,6 +354,7 @@ impl TestServer {
             watch: None,
             shadow: None,
             about: ServiceInfo::default(),
+            tier: TierReport::default(),
             encryption: encryption(&manual_time),
             tenants: Arc::default(),
             handshakes: HandshakeCounters::default(),

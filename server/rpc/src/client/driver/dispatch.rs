@@ -33,6 +33,11 @@ impl Driver {
     /// Dispatches a call to a connection, or to a queue for one.
     pub(super) fn dispatch(&mut self, number: u64, now: Time) {
         let Some(call) = self.calls.get(number) else { return };
+        if now >= call.deadline {
+            // Its time is over before it leaves, so it certainly has no effect.
+            let waited = now.since(call.made);
+            return self.finish(number, Err(CallError::TimedOut { effect: Effect::Excluded, waited }));
+        }
         call.over_tcp = call.over_tcp && self.settings.has_tcp();
         let (excluded, over_tcp) = (call.excluded, call.over_tcp);
         call.location = CallLocation::InTransit;

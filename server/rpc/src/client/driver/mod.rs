@@ -160,9 +160,8 @@ impl Driver {
         for command in commands.drain(..) {
             match command {
                 Command::Call { number, call } => {
-                    let deadline = call.deadline;
                     let call = PendingCall::new(*call, self.random.draw());
-                    self.calls.insert(number, deadline, call);
+                    self.calls.insert(number, call);
                     self.retries.deposit();
                     self.dispatch(number, now);
                 }

@@ -30,6 +30,7 @@ pub(super) struct PendingCall {
     /// Total queueing delay that the call may cause.
     pub(super) budget: Option<Nanos>,
     pub(super) made: Time,
+    pub(super) deadline: Time,
     pub(super) location: CallLocation,
     /// Replicas that the call skips, one bit each.
     pub(super) excluded: u64,
@@ -41,7 +42,7 @@ pub(super) struct PendingCall {
 
 impl PendingCall {
     pub(super) fn new(call: NewCall, random: u64) -> Self {
-        let NewCall { method, payload, options, made, answer, .. } = call;
+        let NewCall { method, payload, options, made, deadline, answer } = call;
         let priority = options.priority.unwrap_or_else(|| Priority::from_random(random));
         let CallOptions { budget, over_tcp: tcp, .. } = options;
         let start = CallLocation::InTransit;
@@ -51,6 +52,7 @@ impl PendingCall {
             priority,
             budget,
             made,
+            deadline,
             location: start,
             excluded: 0,
             retries: 0,
@@ -70,9 +72,9 @@ pub(super) struct CallTable {
 }
 
 impl CallTable {
-    pub(super) fn insert(&mut self, number: u64, deadline: Time, call: PendingCall) {
+    pub(super) fn insert(&mut self, number: u64, call: PendingCall) {
+        self.deadlines.push(Reverse((call.deadline, number)));
         self.calls.insert(number, call);
-        self.deadlines.push(Reverse((deadline, number)));
     }
 
     pub(super) fn get(&mut self, number: u64) -> Option<&mut PendingCall> {
@@ -122,8 +124,8 @@ mod tests {
     use super::*;
     use crate::client::call::CallOptions;
 
-    fn call() -> PendingCall {
-        let (made, deadline) = (Time(1), Time(2));
+    fn call(deadline: Time) -> PendingCall {
+        let made = Time(1);
         let (options, answer) = (CallOptions::new(), oneshot::channel().0);
         let new = NewCall { method: Method(1), payload: Vec::new(), options, made, deadline, answer };
         PendingCall::new(new, 0)
@@ -133,7 +135,7 @@ mod tests {
     fn deadlines_expire_once_in_order_and_only_for_open_calls() {
         let mut table = CallTable::default();
         for (number, deadline) in [(1, 30), (2, 10), (3, 20)] {
-            table.insert(number, Time(deadline), call());
+            table.insert(number, call(Time(deadline)));
         }
         assert_eq!(table.next_deadline(), Time(10));
         assert!(table.remove(3).is_some());
@@ -148,7 +150,7 @@ mod tests {
     fn deadlines_of_ended_calls_are_removed() {
         let mut table = CallTable::default();
         for number in 0..100_000 {
-            table.insert(number, Time(u64::MAX - number), call());
+            table.insert(number, call(Time(u64::MAX - number)));
             if number >= 10 {
                 table.remove(number - 10);
             }

@@ -39,6 +39,10 @@ pub(super) struct Gather<S> {
     /// Results that suffice once the wait for all results is over.
     good_enough: usize,
     results: usize,
+    /// Results without which the replies are incomplete.
+    complete: usize,
+    /// Whether a step has continued with incomplete replies.
+    pub(super) is_partial: bool,
 }
 
 /// A reserved credit at a leaf, valid for one generation of the connection.
@@ -83,6 +87,8 @@ impl<S: Default> Default for Gather<S> {
             wanted: 0,
             good_enough: 0,
             results: 0,
+            complete: 0,
+            is_partial: false,
         }
     }
 }
@@ -97,6 +103,7 @@ impl<S> Gather<S> {
         self.required_leaves.clear();
         self.reserved.clear();
         self.next = NextAction::Resume;
+        self.is_partial = false;
     }
 
     /// Queueing delay that the request may still spend.
@@ -115,6 +122,7 @@ impl<S> Gather<S> {
         self.replies.begin(calls);
         self.attempts.clear();
         (self.unfinished, self.results) = (calls, 0);
+        self.complete = enough.complete(calls);
         (self.wanted, self.good_enough) = (enough.wanted(calls), enough.good_enough(calls));
     }
 
@@ -145,6 +153,11 @@ impl<S> Gather<S> {
     /// Whether the request can continue.
     pub(super) fn is_enough(&self) -> bool {
         self.unfinished == 0 || self.results >= self.wanted
+    }
+
+    /// Ends the wait for replies, and records whether some are missing.
+    pub(super) fn end_calls(&mut self) {
+        self.is_partial |= self.results < self.complete;
     }
 
     /// Ends the request before it has begun; returns the connection and the rejection.

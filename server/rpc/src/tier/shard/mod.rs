@@ -72,38 +72,54 @@ enum DeadlineKind {
     Final,
 }
 
-/// Leaves to which a shard is connected, each with the epoch of its report.
+/// A shard's report of an open connection.
+#[derive(Clone, Copy, Debug)]
+struct UpReport {
+    epoch: u32,
+    /// Time at which the shard saw that another one had lost the leaf.
+    doubted_at: Option<Time>,
+}
+
+/// Leaves to which a shard is connected, each with its report.
 ///
 /// Dropping it removes the shard's connections from the tier's counters.
 struct UpLeaves {
-    epochs: Vec<Option<u32>>,
+    reports: Vec<Option<UpReport>>,
     counts: Arc<FanoutCounters>,
 }
 
 impl UpLeaves {
     /// Reports a change to the tier, unless the tier knows it.
-    fn update(&mut self, leaf: usize, is_up: bool) {
-        let (Some(reported), Some(connections)) = (self.epochs.get_mut(leaf), self.counts.credits.connections(leaf))
+    fn update(&mut self, leaf: usize, link: &mut Link<Tag>, now: Time) {
+        let (Some(reported), Some(connections)) = (self.reports.get_mut(leaf), self.counts.credits.connections(leaf))
         else {
             return;
         };
-        match *reported {
-            Some(epoch) if !is_up => {
-                connections.invalidate(epoch);
+        let is_up = link.is_up();
+        match reported {
+            Some(report) if !is_up => {
+                connections.invalidate(report.epoch);
                 *reported = None;
             }
-            Some(epoch) if connections.epoch() == epoch => {}
             None if !is_up => {}
-            _ => *reported = Some(connections.add()),
+            Some(report) if connections.epoch() == report.epoch => {}
+            // Another shard has lost the leaf. A connection without calls notices no silence, so
+            // the leaf must answer first.
+            Some(report) => {
+                if link.has_sent_after(*report.doubted_at.get_or_insert(now), now) {
+                    *report = UpReport { epoch: connections.add(), doubted_at: None };
+                }
+            }
+            None => *reported = Some(UpReport { epoch: connections.add(), doubted_at: None }),
         }
     }
 }
 
 impl Drop for UpLeaves {
     fn drop(&mut self) {
-        for (leaf, reported) in self.epochs.iter().enumerate() {
-            if let (Some(epoch), Some(connections)) = (*reported, self.counts.credits.connections(leaf)) {
-                connections.remove(epoch);
+        for (leaf, reported) in self.reports.iter().enumerate() {
+            if let (Some(report), Some(connections)) = (reported, self.counts.credits.connections(leaf)) {
+                connections.remove(report.epoch);
             }
         }
     }
@@ -154,7 +170,7 @@ impl<S> Shard<S> {
             random: Random::new(seed),
             links: (0..settings.leaves.len()).map(|leaf| Link::new(leaf, settings, Tag::VALIDATION)).collect(),
             windows: vec![None; settings.leaves.len()],
-            up_leaves: UpLeaves { epochs: vec![None; settings.leaves.len()], counts: Arc::clone(counts) },
+            up_leaves: UpLeaves { reports: vec![None; settings.leaves.len()], counts: Arc::clone(counts) },
             requests: WaitingRequests::new(settings.leaves.len(), counts),
             waits: settings.waits(),
             deadlines: VecDeque::new(),
@@ -188,6 +204,11 @@ impl<S> Shard<S> {
     /// Number of waiting requests.
     pub(super) fn waiting(&self) -> usize {
         self.requests.gathers.len()
+    }
+
+    /// Whether no request waits here.
+    pub(super) fn is_unused(&self) -> bool {
+        self.waiting() == 0 && self.has_no_parked() && self.requests.ready.is_empty()
     }
 
     /// Makes the calls of a request, which waits for them from now on. The request may be ready at
@@ -491,14 +512,14 @@ impl<S> Shard<S> {
         self.move_bytes();
         self.follow_up(now);
         self.move_bytes();
-        self.report_windows();
+        self.report_windows(now);
     }
 
     /// Reports this shard's windows to the tier.
-    fn report_windows(&mut self) {
+    fn report_windows(&mut self, now: Time) {
         let credits = &self.requests.counts.credits;
         for (leaf, (link, reported)) in self.links.iter_mut().zip(&mut self.windows).enumerate() {
-            self.up_leaves.update(leaf, link.is_up());
+            self.up_leaves.update(leaf, link, now);
             let window = link.window();
             if window != *reported {
                 credits.change(leaf, *reported, window);
@@ -561,6 +582,6 @@ impl<S> Shard<S> {
         for link in links {
             link.leave(now, &mut |event| waiting.take(&event));
         }
-        self.report_windows();
+        self.report_windows(now);
     }
 }
