@@ -156,6 +156,34 @@ fn slow_requests_do_not_make_short_ones_late() {
     assert_eq!(slow, 1.0, "of those that are alone later");
 }
 
+/// A worker at 40 % of its capacity is stopped for seconds, again and again.
+#[test]
+fn a_pause_of_the_process_is_no_overload() {
+    let gate = Gate::builder(MS(100)).workers(1).build().unwrap();
+    let (mut draw, mut free, mut arrival) = (TestRng(5), 0u64, 0.0);
+    for _ in 0..10_000 {
+        arrival += draw.exponential(5e6);
+        let mut now = free.max(arrival as u64);
+        // Ten seconds of work, four of pause.
+        let passed = now % 14_000_000_000;
+        if passed > 10_000_000_000 {
+            now += 14_000_000_000 - passed;
+        }
+        let age = Duration::from_nanos(now - arrival as u64);
+        free = now + 20_000;
+        match gate.admit_at(Time(now), &RequestInfo::default().with_route(1).with_age(age)) {
+            Ok(mut permit) => {
+                let work = draw.exponential(2e6) as u64;
+                free = now + work;
+                permit.record_cpu_time(Duration::from_nanos(work));
+                permit.finish_at(Time(free), Outcome::Completed);
+            }
+            Err(rejection) => assert_eq!(rejection.reason, DecisionReason::Late, "{age:?} old, at {now} ns"),
+        }
+    }
+    assert!(gate.counts().rejections() > 1_000, "{:?}", gate.counts());
+}
+
 /// One client asks for a short answer and for a slow one, by turns.
 #[test]
 fn a_slow_request_after_a_short_one_is_served() {
