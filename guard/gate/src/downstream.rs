@@ -25,8 +25,10 @@ const REJECTED_MIN: f64 = 3.0;
 /// In a persistent overload, the first small steps already cause rejections.
 const GROWTH: f64 = 0.1;
 const DOUBLING_TIME: Nanos = Nanos::from_millis(500);
-/// Largest step, relative to the share.
+/// Largest step, relative to the share, or to what was accepted lately.
 const MOST: f64 = 3.0;
+/// Remembered rejections below which all was accepted lately, as after an outage.
+const FEW_REJECTED: f64 = 0.5;
 /// Least share.
 ///
 /// Besides, one request per [`LONGEST`] is admitted, so that a recovery is noticed.
@@ -137,7 +139,10 @@ impl DownstreamShare {
         } else {
             let calm = now.since(self.reduced_at).0 as f64 / DOUBLING_TIME.0 as f64;
             let step = GROWTH * calm.exp2() * lasted.0.min(LONGEST.0) as f64 / 1e9;
-            self.share = (self.share * (1.0 + step.min(MOST))).min(1.0);
+            // Small steps from a small share would take seconds. A multiple of what was accepted is
+            // no herd.
+            let proven = if self.refused < FEW_REJECTED { (1.0 + MOST) * self.accepted / self.all() } else { 0.0 };
+            self.share = (self.share * (1.0 + step.min(MOST))).max(proven).min(1.0);
         }
         let keep = (-(lasted.0 as f64) / MEMORY.0 as f64).exp();
         self.arrivals.iter_mut().for_each(|count| *count *= keep);
@@ -185,7 +190,7 @@ mod tests {
         let admitted = ask(&groups, &mut now, 5_000, |_| true);
         assert!((10..400).contains(&admitted), "{admitted} of 5,000");
         assert!(groups.admits(Time(now), (4, 2), u64::MAX), "others pay nothing");
-        let _ = ask(&groups, &mut now, 5_000, |_| false);
+        let _ = ask(&groups, &mut now, 2_800, |_| false);
         assert_eq!(ask(&groups, &mut now, 1_000, |_| false), 1_000);
     }
 

@@ -43,6 +43,10 @@ const MOST_AHEAD: usize = 8;
 /// Objectives after which an open request is no company of others. It is late in any case.
 const COMPANY: u64 = 8;
 
+/// Once a wait has made short requests late, a slow one counts as alone only after this many times
+/// its own duration. Slow requests then take a small part of the time.
+const SPARED: u64 = 16;
+
 /// Characters of a route's name that are kept.
 pub const NAME_MAX: usize = 128;
 
@@ -119,6 +123,8 @@ pub(crate) struct Inner {
     /// Mean cost over all routes.
     mean: CostEstimate,
     mean_service: CostEstimate,
+    /// When a short request last arrived that a wait had made late; 0: never.
+    delayed_at: AtomicU64,
     /// Time from admission to the answer, by route.
     handler_times: Vec<HandlerTime>,
     /// Queue in front of the gate, by the ages of arrivals.
@@ -166,7 +172,7 @@ impl Gate {
         wait_result: Result<(), WaitError>,
     ) -> Result<(), Rejection> {
         let inner = &*self.0;
-        let service = inner.services[usize::from(route)].time().unwrap_or(Nanos::ZERO);
+        let service = inner.service(route);
         let weight = inner.delay_weight(route, service);
         // Only dequeued requests report the queue's delay. A request that was passed over until it
         // was late measures the queue of the more important requests, not of its own class.
@@ -460,6 +466,7 @@ impl Builder {
             services: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
             mean: CostEstimate::default(),
             mean_service: CostEstimate::default(),
+            delayed_at: AtomicU64::new(0),
             handler_times: (0..ROUTES).map(|_| HandlerTime::default()).collect(),
             // Ages are forgotten after one target delay.
             front: Mutex::new(MaxAge::new(slo.scale(0.4))),
@@ -566,6 +573,28 @@ impl Inner {
             Mode::Shadow | Mode::Share(_) => lock(shard).pending(),
         };
         self.shards.iter().all(|shard| company(shard) == 0)
+    }
+
+    /// Records that a request has waited for `wait`. Of interest are those that this makes late and
+    /// that work for a small part of the objective.
+    fn note_wait(&self, now: Time, wait: Nanos, service: Nanos) {
+        if service > Nanos::ZERO && service < self.slo / 2 && wait + service >= self.slo {
+            self.delayed_at.store(now.0, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a slow request of this route would make others late, although none is inside. Short
+    /// requests that lately were late show it. `service`: as far as it is known.
+    fn delays_others(&self, now: Time, route: u8, service: Nanos) -> bool {
+        let time = self.routes[usize::from(route)].time_above(self.slo).unwrap_or(service);
+        let delayed_at = Time(self.delayed_at.load(Ordering::Relaxed));
+        delayed_at > Time::ZERO && now.since(delayed_at) < time * SPARED
+    }
+
+    /// Time that a request of this route works, as far as it decides whether it can still be in
+    /// time; 0 while it is unknown.
+    fn service(&self, route: u8) -> Nanos {
+        self.services[usize::from(route)].time_above(self.slo).unwrap_or(Nanos::ZERO)
     }
 
     /// Expected time that a request of this route occupies a worker; 0 before the first

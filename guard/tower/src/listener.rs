@@ -1,9 +1,10 @@
 //! Sockets that read with the kernel's receive stamps. Accepted connections inherit the option from
-//! the listener, so that time in the accept queue counts. Does not contain protocols.
+//! the listener, so that time in the accept queue counts. The time of a client whose connection the
+//! kernel dropped because that queue was full does not. Does not contain protocols.
 
 use crate::stamp::Stamp;
 use nix::sys::socket::sockopt::Timestamping;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, TimestampingFlag, recvmsg, setsockopt};
+use nix::sys::socket::{Backlog, ControlMessageOwned, MsgFlags, TimestampingFlag, listen, recvmsg, setsockopt};
 use nix::sys::time::TimeSpec;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::net::SocketAddr;
@@ -33,9 +34,13 @@ impl Listener {
         TcpListener::bind(address).await.map(Listener::new)
     }
 
-    /// Enables receive stamps for this listener's connections.
+    /// Enables receive stamps for this listener's connections, and as many that wait to be accepted
+    /// as the system allows (`net.core.somaxconn`).
     pub fn new(listener: TcpListener) -> Self {
         prepare(&listener);
+        // Tokio's 128 overflow in a stall. Who meets that comes again after seconds, which no stamp
+        // shows. A listening socket may be told again.
+        let _ = listen(&listener, Backlog::MAXALLOWABLE);
         Listener(listener)
     }
 
@@ -248,6 +253,22 @@ mod tests {
         assert_eq!(stamped.read(&mut read).await.unwrap(), 0, "the end is seen");
         // A kernel without stamps is no failure.
         assert!(stamped.stamp().age().is_none_or(|age| age < Duration::from_secs(60)));
+    }
+
+    /// Nobody accepts for a while. A client whose connection is dropped tries again after a second.
+    #[tokio::test]
+    async fn connections_wait_in_a_stall() {
+        let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap_or_default();
+        if allowed.trim().parse::<u32>().is_ok_and(|allowed| allowed < 256) {
+            return;
+        }
+        let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+        let mut peers = Vec::new();
+        for number in 0..200 {
+            let connecting = TcpStream::connect(listener.local_addr().unwrap());
+            let connected = tokio::time::timeout(Duration::from_millis(700), connecting).await;
+            peers.push(connected.unwrap_or_else(|_| panic!("{number} wait")).unwrap());
+        }
     }
 
     /// A client sends two requests at once, and the first takes long.

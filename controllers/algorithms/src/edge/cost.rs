@@ -5,6 +5,8 @@ use leeward_core::units::{Cost, Nanos};
 
 /// Samples before an estimate is used; until then a class costs as much as an ordinary request.
 const MIN_SAMPLES: u64 = 32;
+/// Samples that suffice if their mean is beyond a caller's bound: waiting for more costs the most.
+const MIN_LONG_SAMPLES: u64 = 4;
 /// Samples from which a new one has a fixed weight; before that the weight is 1 / (samples so far).
 const WEIGHT_SAMPLES: u64 = 64;
 const WEIGHT: f64 = 1.0 / WEIGHT_SAMPLES as f64;
@@ -52,6 +54,13 @@ impl CostEstimate {
         known.then(|| Nanos(f64::from_bits(self.mean_ns.load(Ordering::Relaxed)) as u64))
     }
 
+    /// Mean time, from 32 samples on; from 4 samples on if it exceeds `bound`.
+    pub fn time_above(&self, bound: Nanos) -> Option<Nanos> {
+        let mean = Nanos(f64::from_bits(self.mean_ns.load(Ordering::Relaxed)) as u64);
+        let is_long = mean > bound && self.samples.load(Ordering::Relaxed) >= MIN_LONG_SAMPLES;
+        if is_long { Some(mean) } else { self.time() }
+    }
+
     /// Mean time as a cost in whole microseconds, at least one; `unknown` before 32 samples.
     pub fn cost(&self, unknown: Cost) -> Cost {
         self.time().map_or(unknown, |time| Cost(u32::try_from(time.0 / 1_000).unwrap_or(u32::MAX).max(1)))
@@ -68,6 +77,18 @@ mod tests {
         (0..100).for_each(|_| estimate.record(Nanos::from_micros(900)));
         (0..16).for_each(|_| estimate.record_trial(Nanos::from_micros(100)));
         assert!(estimate.cost(Cost(7)).0 < 200);
+    }
+
+    #[test]
+    fn a_few_long_samples_suffice() {
+        let (long, short) = (CostEstimate::default(), CostEstimate::default());
+        let bound = Nanos::from_millis(20);
+        for sample in 1..=4 {
+            long.record(Nanos::from_millis(22));
+            short.record(Nanos::from_millis(18));
+            assert_eq!(long.time_above(bound), (sample == 4).then_some(Nanos::from_millis(22)));
+            assert_eq!((short.time_above(bound), long.time()), (None, None));
+        }
     }
 
     #[test]

@@ -49,6 +49,9 @@ pub(super) struct Law {
     target: f64,
     /// Delay at which requests are late.
     deadline: f64,
+    /// Nanoseconds between two updates above which a delay shows a pause of the process, and no
+    /// work of the cores.
+    pause: f64,
     gain: f64,
     increase: f64,
     /// Whether an overload is detected; without one everything is admitted.
@@ -73,10 +76,11 @@ pub(super) struct Law {
 }
 
 impl Law {
-    pub(super) fn new(target: Nanos, deadline: Nanos, gain: f64, increase: f64) -> Self {
+    pub(super) fn new(target: Nanos, deadline: Nanos, pause: Nanos, gain: f64, increase: f64) -> Self {
         Law {
             target: target.0.max(1) as f64,
             deadline: deadline.max(target).0 as f64,
+            pause: pause.0 as f64,
             is_overloaded: false,
             time_above: 0.0,
             gain,
@@ -94,6 +98,9 @@ impl Law {
 
     /// Returns the cost per nanosecond to admit from now on; infinite for everything.
     pub(super) fn update(&mut self, observed: &Observation) -> f64 {
+        // Few completions in a pause would show a small capacity, for seconds after it.
+        let paused = Observation { delay: Nanos::ZERO, standing_delay: Nanos::ZERO, ..*observed };
+        let observed = if self.is_paused(observed.elapsed_ns, observed.delay) { &paused } else { observed };
         let standing = observed.standing_delay.0 as f64;
         let persists = standing >= BUSY * self.target;
         self.quiet_time = if persists { 0.0 } else { self.quiet_time + observed.elapsed_ns };
@@ -117,6 +124,11 @@ impl Law {
             self.allowed = f64::INFINITY;
         }
         self.allowed
+    }
+
+    /// Whether a delay after `elapsed_ns` without an update shows a pause of the process.
+    pub(super) fn is_paused(&self, elapsed_ns: f64, delay: Nanos) -> bool {
+        elapsed_ns > self.pause && delay.0 as f64 >= BUSY * self.target
     }
 
     /// Detects an overload by one of three signs: demand clearly above the capacity, a delay at
@@ -192,7 +204,18 @@ mod tests {
     }
 
     fn law() -> Law {
-        Law::new(Nanos::from_millis(8), Nanos::from_millis(18), 0.3, 0.01)
+        Law::new(Nanos::from_millis(8), Nanos::from_millis(18), Nanos::from_millis(40), 0.3, 0.01)
+    }
+
+    #[test]
+    fn a_pause_of_the_process_shows_no_capacity() {
+        for pause_ms in [50.0, 5_000.0] {
+            let mut law = law();
+            let paused = Observation { elapsed_ns: pause_ms * MS, weight: 0.9, ..observed(18.0, 2, 1e-6, 2e-5) };
+            let _ = law.update(&paused);
+            // The requests that came meanwhile, and what is usual.
+            assert!((0..20).all(|_| law.update(&observed(9.0, 20, 2e-5, 2e-5)).is_infinite()), "{pause_ms} ms");
+        }
     }
 
     #[test]

@@ -135,11 +135,18 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
             period,
             memory,
             standing: StandingDelay::new(target * 2),
-            law: Law::new(target, lateness, params.number("gain", 0.3), params.number("increase", 0.01)),
+            law: Law::new(
+                target,
+                lateness,
+                (slo * 2).max(period * 8),
+                params.number("gain", 0.3),
+                params.number("increase", 0.01),
+            ),
             shares: Shares::new(shared.table.slots()),
             shared,
             last_totals: AdmittedTotals::default(),
             updated: Time::ZERO,
+            resumed_at: None,
             admitted: 0.0,
             requests: 0.0,
         }),
@@ -247,6 +254,8 @@ struct Control {
     /// Totals at the last tick.
     last_totals: AdmittedTotals,
     updated: Time,
+    /// First tick after a pause of the process, while its queue drains.
+    resumed_at: Option<Time>,
     /// Cost admitted per nanosecond, averaged.
     admitted: f64,
     /// Requests admitted per nanosecond, averaged likewise.
@@ -272,7 +281,16 @@ impl ControlLoop for Control {
         if elapsed_ns <= 0.0 {
             return;
         }
-        self.updated = signals.now;
+        // What arrived in a pause is read at once after it. It is no demand of that moment, but of
+        // the whole time until its queue has drained.
+        let is_paused = |elapsed_ns| self.law.is_paused(elapsed_ns, signals.delay());
+        if is_paused(elapsed_ns) {
+            let resumed_at = *self.resumed_at.get_or_insert(signals.now);
+            if !is_paused(signals.now.since(resumed_at).0 as f64) {
+                return;
+            }
+        }
+        (self.updated, self.resumed_at) = (signals.now, None);
         let delay = self.standing.record(signals.now, signals.delay());
         let weight = elapsed_ns / (elapsed_ns + self.memory.0 as f64);
         let admitted = self.shared.admitted();

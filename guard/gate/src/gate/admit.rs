@@ -43,7 +43,7 @@ impl Gate {
     pub fn admit_at(&self, now: Time, arriving: &RequestInfo) -> Result<Permit, Rejection> {
         let inner = &*self.0;
         let arrived = (now, arriving.age.unwrap_or(Nanos::ZERO));
-        let service = inner.services[usize::from(arriving.route)].time().unwrap_or(Nanos::ZERO);
+        let service = inner.service(arriving.route);
         // In shadow mode, the times are those of the shadow queue. `behind` is the wait that is
         // still to come, in a queue of the caller's own.
         let (now, waited, delay, behind) = match inner.mode {
@@ -60,10 +60,16 @@ impl Gate {
         let weight = inner.delay_weight(arriving.route, service);
         inner.tick(now, weight.weighted(delay));
         let time_left = arriving.timeout.unwrap_or(Nanos::MAX);
+        // Without an age, only the delay shows what the request has waited.
+        let seen = if arriving.age.is_some() { waited } else { delay };
+        inner.note_wait(now, seen + behind, service);
         // A late response is better than none where a rejection makes nobody else earlier. What is
         // late already is rejected in any case, without the locks of `is_alone`.
         let is_expected_late = waited < inner.slo && waited + service >= inner.slo;
-        let is_alone = is_expected_late && time_left >= inner.slo && inner.is_alone(now);
+        let is_alone = is_expected_late
+            && time_left >= inner.slo
+            && !inner.delays_others(now, arriving.route, service)
+            && inner.is_alone(now);
         // Each thread has its own shard while shards are not fewer than threads.
         let index = number_of_thread() % inner.shards.len();
         let mut shard = lock(&inner.shards[index]);

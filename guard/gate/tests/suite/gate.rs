@@ -114,6 +114,92 @@ fn a_route_that_takes_longer_than_the_objective_is_served_where_nobody_else_is()
     assert!(admitted < 50, "fewer behind a queue: {admitted}");
 }
 
+/// A worker serves short requests of 1 ms at 150/s for some seconds, and those of 50 ms at 30/s, in
+/// the order of arrival. After that only slow ones come, at 10/s.
+///
+/// Returns the share of short requests that are answered in time, and the share of the later slow
+/// ones that are answered.
+fn shares_beside_slow_requests(seconds: u64) -> (f64, f64) {
+    let gate = Gate::builder(MS(20)).workers(1).build().unwrap();
+    let (mut draw, mut free, mut arrival) = (TestRng(5), 0u64, 0.0);
+    let (mut short, mut slow) = ((0u32, 0u32), (0u32, 0u32));
+    while arrival < (seconds + 20) as f64 * 1e9 {
+        let has_short = arrival < seconds as f64 * 1e9;
+        arrival += draw.exponential(if has_short { 1e9 / 180.0 } else { 1e9 / 10.0 });
+        let is_slow = !has_short || draw.uniform() < 30.0 / 180.0;
+        let (arrived, now) = (arrival as u64, free.max(arrival as u64));
+        let request = RequestInfo::default().with_route(1 + u8::from(is_slow));
+        let work = if is_slow { 50_000_000 } else { 1_000_000 };
+        let admitted = gate.admit_at(Time(now), &request.with_age(Duration::from_nanos(now - arrived)));
+        free = now + 20_000;
+        let is_admitted = admitted.is_ok();
+        if let Ok(mut permit) = admitted {
+            free = now + work;
+            permit.record_cpu_time(Duration::from_nanos(work));
+            permit.finish_at(Time(free), Outcome::Completed);
+        }
+        if !is_slow && arrived > 1_000_000_000 {
+            short = (short.0 + 1, short.1 + u32::from(is_admitted && free - arrived <= 20_000_000));
+        }
+        // Those that have waited for long are late in any case.
+        if is_slow && arrived > (seconds + 1) * 1_000_000_000 && now - arrived < 15_000_000 {
+            slow = (slow.0 + 1, slow.1 + u32::from(is_admitted));
+        }
+    }
+    (f64::from(short.1) / f64::from(short.0), f64::from(slow.1) / f64::from(slow.0))
+}
+
+#[test]
+fn slow_requests_do_not_make_short_ones_late() {
+    let (short, slow) = shares_beside_slow_requests(60);
+    assert!(short > 0.85, "{short} of the short ones in time");
+    assert_eq!(slow, 1.0, "of those that are alone later");
+}
+
+/// A worker at 40 % of its capacity is stopped for seconds, again and again.
+#[test]
+fn a_pause_of_the_process_is_no_overload() {
+    let gate = Gate::builder(MS(100)).workers(1).build().unwrap();
+    let (mut draw, mut free, mut arrival) = (TestRng(5), 0u64, 0.0);
+    for _ in 0..10_000 {
+        arrival += draw.exponential(5e6);
+        let mut now = free.max(arrival as u64);
+        // Ten seconds of work, four of pause.
+        let passed = now % 14_000_000_000;
+        if passed > 10_000_000_000 {
+            now += 14_000_000_000 - passed;
+        }
+        let age = Duration::from_nanos(now - arrival as u64);
+        free = now + 20_000;
+        match gate.admit_at(Time(now), &RequestInfo::default().with_route(1).with_age(age)) {
+            Ok(mut permit) => {
+                let work = draw.exponential(2e6) as u64;
+                free = now + work;
+                permit.record_cpu_time(Duration::from_nanos(work));
+                permit.finish_at(Time(free), Outcome::Completed);
+            }
+            Err(rejection) => assert_eq!(rejection.reason, DecisionReason::Late, "{age:?} old, at {now} ns"),
+        }
+    }
+    assert!(gate.counts().rejections() > 1_000, "{:?}", gate.counts());
+}
+
+/// One client asks for a short answer and for a slow one, by turns.
+#[test]
+fn a_slow_request_after_a_short_one_is_served() {
+    let gate = Gate::builder(MS(20)).workers(1).build().unwrap();
+    let mut now = 1_000_000u64;
+    for turn in 0..1_000 {
+        let route = 1 + (turn % 2) as u8;
+        let work = if route == 1 { 1 } else { 50 };
+        let info = RequestInfo::default().with_route(route).with_age(Duration::from_micros(20));
+        let mut permit = gate.admit_at(Time(now), &info).expect("nobody waits");
+        now += work * 1_000_000;
+        permit.record_cpu_time(MS(work));
+        permit.finish_at(Time(now), Outcome::Completed);
+    }
+}
+
 /// Beside one request that is open and occupies no worker, 200 of another route come, one after
 /// the other, that take a little longer than the objective.
 fn rejected_beside(open: impl Fn(Permit) -> Permit) -> u32 {
