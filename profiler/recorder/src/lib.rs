@@ -33,9 +33,8 @@
 //! it lasts longer than the recording threshold, also when it ends with a panic. The caller is not
 //! recorded, but the times show the surrounding traced calls.
 //!
-//! `async` and `const` functions can't be traced. Locks of the standard library don't appear as
-//! locks, because they don't use pthread: a waiting thread is off the CPU, blocked in the traced
-//! function.
+//! `async` and `const` functions can't be traced. Of a lock of the standard library only waits are
+//! recorded: its holder is the thread that wakes the waiting one.
 //!
 //! Without the run-time `leeward profile record --pid` sees requests, too: it watches functions
 //! that each report calls (`marks`), and which do nothing themselves.

@@ -26,6 +26,8 @@ pub struct RequestPolls {
     id: u64,
     /// Present once the request is reported.
     state: Option<Arc<WakeState>>,
+    /// Queues of what the last poll seemed to await.
+    awaited: Vec<usize>,
 }
 
 impl RequestPolls {
@@ -38,7 +40,7 @@ impl RequestPolls {
 
     /// Makes a request with the program's id.
     pub fn with_id(id: u64) -> RequestPolls {
-        RequestPolls { id, state: None }
+        RequestPolls { id, state: None, awaited: Vec::new() }
     }
 
     /// Starts the request before its first poll, if something records: this thread works on it
@@ -94,7 +96,7 @@ impl RequestPolls {
         let waker = request_waker(Arc::clone(&state), context.waker().clone());
         let current = CurrentPoll::enter();
         let result = poll(&mut Context::from_waker(&waker));
-        state.suspend(if result.is_pending() { current.queue() } else { READY });
+        state.suspend(if result.is_pending() { current.queue(&mut self.awaited) } else { READY });
         result
     }
 
@@ -202,7 +204,7 @@ mod tests {
             let _ = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         };
         assert!(std::panic::catch_unwind(poll).is_err());
-        assert_eq!(crate::await_point::CurrentPoll::enter().queue(), 0);
+        assert_eq!(crate::await_point::CurrentPoll::enter().queue(&mut Vec::new()), 0);
     }
 
     #[test]

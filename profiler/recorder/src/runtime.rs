@@ -255,6 +255,12 @@ pub(crate) fn request_end(id: u64) {
     unsafe { transmute::<*mut c_void, extern "C" fn(u64)>(function)(id) }
 }
 
+/// Gives the calls of threads numbers without the run-time.
+#[cfg(test)]
+pub(crate) fn set_stack_queue_for_test(function: extern "C" fn() -> usize) {
+    STACK_QUEUE.0.store(function as *mut c_void, Ordering::Relaxed);
+}
+
 /// Makes the program think that a recorder watches it, until the returned value is dropped.
 #[cfg(test)]
 pub(crate) fn watch_for_test() -> impl Drop {

@@ -3,8 +3,8 @@
 //! Contains no decision about what a request is.
 
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Weak};
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
 use crate::await_point;
@@ -67,17 +67,21 @@ impl WakeState {
     }
 }
 
-/// Waker of one poll.
-struct RequestWaker {
+/// What the waker of one poll and its clones wake.
+struct Woken {
     state: Arc<WakeState>,
     inner: Waker,
 }
 
+/// Waker of one poll, or a clone of it. A clone that is made in a poll is a value of its own, so
+/// that its end shows.
+struct RequestWaker(Arc<Woken>);
+
 impl RequestWaker {
     fn wake(&self) {
         // The report comes first: another thread may poll the future as soon as it is woken.
-        self.state.wake();
-        self.inner.wake_by_ref();
+        self.0.state.wake();
+        self.0.inner.wake_by_ref();
     }
 }
 
@@ -86,7 +90,8 @@ impl RequestWaker {
 /// Each poll needs a new one. A future keeps a waker that it has; only of another one it makes a
 /// clone, and the clone tells where it waits.
 pub(crate) fn request_waker(state: Arc<WakeState>, inner: Waker) -> Waker {
-    let data = Arc::into_raw(Arc::new(RequestWaker { state, inner })).cast();
+    let waker = RequestWaker(Arc::new(Woken { state, inner }));
+    let data = Arc::into_raw(Arc::new(waker)).cast();
     // SAFETY: the functions of VTABLE are for pointers from `Arc::<RequestWaker>::into_raw`, each
     // of which owns one reference. `RequestWaker` is Send and Sync, because its parts are.
     unsafe { Waker::new(data, &VTABLE) }
@@ -104,10 +109,17 @@ unsafe fn borrow(data: *const ()) -> ManuallyDrop<Arc<RequestWaker>> {
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {
-    await_point::note_stack();
     // SAFETY: `Waker` calls this with its own pointer.
     let waker = unsafe { borrow(data) };
-    RawWaker::new(Arc::into_raw(Arc::clone(&waker)).cast(), &VTABLE)
+    let clone = if await_point::is_polling() {
+        let clone = Arc::new(RequestWaker(Arc::clone(&waker.0)));
+        let alive: Weak<RequestWaker> = Arc::downgrade(&clone);
+        await_point::note_stack(alive);
+        clone
+    } else {
+        Arc::clone(&waker)
+    };
+    RawWaker::new(Arc::into_raw(clone).cast(), &VTABLE)
 }
 
 unsafe fn wake(data: *const ()) {

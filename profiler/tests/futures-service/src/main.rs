@@ -87,7 +87,7 @@ fn multiply_matrices() {
     compute(FAULT);
 }
 
-/// Fault 4: a downstream service answers late.
+/// Fault 4: a downstream service answers late, to a request that has awaited a timer before.
 async fn ask_backend(address: SocketAddr, slow: bool) -> std::io::Result<u8> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(&[u8::from(slow)]).await?;
@@ -105,14 +105,20 @@ async fn serve_backend(listener: TcpListener) {
     }
 }
 
+async fn back_off() {
+    tokio::time::sleep(Duration::from_millis(1)).await;
+}
+
 async fn checkout(State(service): State<Service>) -> &'static str {
     render();
+    back_off().await;
     let _ = ask_backend(service.backend, false).await;
     "checkout"
 }
 
 async fn slow_checkout(State(service): State<Service>) -> &'static str {
     render();
+    back_off().await;
     let _ = ask_backend(service.backend, true).await;
     "slow checkout"
 }

@@ -14,6 +14,7 @@ use super::idle_stacks::IdleStacks;
 use super::locks::{Hold, Holds};
 use super::requests::{NO_THREAD, Request, WorkSpan};
 use super::select::{Selection, Selector};
+use super::starved::PollingFunctions;
 use super::sums::Sums;
 use super::thread_history::ThreadHistory;
 use super::weights::RequestWeights;
@@ -47,6 +48,8 @@ pub struct TraceHistory {
     clock_gaps: ClockGaps,
     /// Stacks in which threads wait for work, where the trace has the stacks of switches.
     idle: Option<IdleStacks>,
+    /// Functions of threads that poll, once a future awaits something.
+    polling: Option<PollingFunctions>,
     /// Threads by the kernel's id.
     by_tid: Map<u32, u32>,
 }
@@ -105,6 +108,30 @@ impl TraceHistory {
         }
         request.queued.retain(|(_, from, to)| from < to);
         Cow::Owned(request)
+    }
+
+    /// Returns the request with awaits that end where it could go on, but its runtime was starved.
+    fn with_starved<'a>(&self, request: Cow<'a, Request>) -> Cow<'a, Request> {
+        let Some(polling) = &self.polling else { return request };
+        let starved_since = |(queue, from, to): &(u64, u64, u64)| {
+            let is_await = matches!(Queue::from_event(*queue), Queue::Named(_) | Queue::Stack(_));
+            let threads = || self.threads.iter().filter(|(_, history)| !history.serves_none());
+            // Of a thread that never waits for work it is not known when it looks for events.
+            if !is_await || threads().any(|(_, history)| !history.waits_for_work) {
+                return None;
+            }
+            polling.starved_since(threads().map(|(thread, _)| self.between(*thread, *from, *to)), *from, *to)
+        };
+        let since: Vec<Option<u64>> = request.queued.iter().map(starved_since).collect();
+        if since.iter().all(Option::is_none) {
+            return request;
+        }
+        let split = |((queue, from, to), since): (&(u64, u64, u64), Option<u64>)| {
+            let since = since.unwrap_or(*to);
+            [(*queue, *from, since), (Queue::Ready.to_event(), since, *to)]
+        };
+        let queued = request.queued.iter().zip(since).flat_map(split).filter(|(_, from, to)| from < to).collect();
+        Cow::Owned(Request { queued, ..request.into_owned() })
     }
 
     /// Returns the request with a helper's work in place of the time in which its own threads
@@ -176,6 +203,20 @@ impl TraceHistory {
         numbers.filter(|number| self.threads.get(number).is_some_and(ThreadHistory::serves_none)).collect()
     }
 
+    fn needs_names(&self) -> bool {
+        self.idle.is_some() || self.polling.is_some()
+    }
+
+    /// Learns a function's name.
+    fn learn(&mut self, function: u64, name: &str) {
+        if let Some(idle) = self.idle.as_mut().filter(|_| GO_SCHEDULER.contains(&name)) {
+            idle.add_scheduler(function);
+        }
+        if let Some(polling) = &mut self.polling {
+            polling.learn(function, name);
+        }
+    }
+
     fn is_idle(&self, stack: &[Activity]) -> bool {
         self.idle.as_ref().is_some_and(|idle| idle.contains(stack))
     }
@@ -193,6 +234,11 @@ impl TraceHistory {
             }
             EventKind::Acquired { lock, site, .. } => self.holds.acquired(lock, event.thread, site, event.time),
             EventKind::Released { lock, site, .. } => self.holds.released(lock, event.thread, site, event.time),
+            EventKind::RequestBlock { queue: Some(queue), .. }
+                if matches!(Queue::from_event(queue), Queue::Named(_) | Queue::Stack(_)) =>
+            {
+                self.polling.get_or_insert_default();
+            }
             _ => {}
         }
         if self.threads.len() >= THREADS && !self.threads.contains_key(&event.thread) {
@@ -202,6 +248,9 @@ impl TraceHistory {
         let history = self.threads.entry(event.thread).or_default();
         let before = history.intervals.len();
         history.add_event(event, &self.clock_gaps);
+        if let (EventKind::Call { function, .. }, Some(polling)) = (event.kind, &self.polling) {
+            history.waits_for_work |= polling.is_idle(function);
+        }
         self.count += history.intervals.len() - before;
         if self.count >= MOST {
             self.discard_half();
@@ -346,12 +395,12 @@ impl Follower {
             self.report(&request, symbols, &mut done);
         }
         let event = &represented(event, symbols);
-        if let (EventKind::Call { function, .. }, Some(idle)) = (event.kind, &mut self.history.idle)
+        if let EventKind::Call { function, .. } = event.kind
+            && self.history.needs_names()
             && self.named.len() < FUNCTIONS
             && self.named.insert(function)
-            && GO_SCHEDULER.contains(&symbols.location(function, event.time).function().as_str())
         {
-            idle.add_scheduler(function);
+            self.history.learn(function, &symbols.location(function, event.time).function());
         }
         self.history.take(event);
         let ended = &mut self.ended;
@@ -373,6 +422,7 @@ impl Follower {
         done: &mut impl FnMut(&Request, &TraceHistory, &mut Symbols),
     ) {
         self.history.learn_idle(request, self.weights.weight(request));
-        done(&self.history.with_helper(request), &self.history, symbols);
+        let request = self.history.with_starved(self.history.with_helper(request));
+        done(&request, &self.history, symbols);
     }
 }

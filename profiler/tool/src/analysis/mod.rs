@@ -20,6 +20,7 @@ pub mod requests;
 mod responsible;
 pub mod select;
 pub mod slowest;
+mod starved;
 pub mod suggest;
 pub mod sums;
 pub mod tail;

@@ -29,6 +29,8 @@ pub(crate) struct ThreadHistory {
     requests: VecDeque<u64>,
     /// It began requests.
     serves: bool,
+    /// It was in a function that waits for work.
+    pub(super) waits_for_work: bool,
     /// When it first left its CPU, and its blocked time since then.
     since: Option<u64>,
     blocked_total: u64,

@@ -60,7 +60,7 @@ impl WorkerTimes {
                 continue;
             }
             self.waited += to - from;
-            let Some(next) = request.work.iter().find(|work| work.start == *to) else { continue };
+            let Some(next) = request.work.iter().find(|work| work.start >= *to) else { continue };
             let mut intervals = history.between(next.thread, *from, *to);
             for interval in &intervals {
                 self.add_holders(&interval.activity, next.thread, (*from, *to), history);

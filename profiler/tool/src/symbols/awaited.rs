@@ -3,6 +3,7 @@
 //! Does not contain waits for locks, whose threads are in a call.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::sync::Arc;
 
 use super::{Frame, Location, Symbols};
@@ -36,41 +37,64 @@ impl Symbols {
             },
             Queue::Stack(number) => {
                 let stack = self.await_places.stacks.get(&number).map(Arc::clone);
-                self.await_place(&stack.unwrap_or_default(), time)
+                let stack = stack.unwrap_or_default();
+                describe_await(stack.iter().map(|address| self.site(*address, time)))
             }
         }
     }
+}
 
-    /// Describes what the innermost function of the program awaits, and where.
-    fn await_place(&mut self, stack: &[u64], time: u64) -> String {
-        let mut awaited: Option<String> = None;
-        for address in stack {
-            let location = self.site(*address, time);
-            // A value that is in no module is no return address.
-            if location.module.is_none() || is_waker(&location.function()) {
+/// Describes what the innermost function of the program awaits, and where, by the places of calls.
+fn describe_await(places: impl Iterator<Item = Rc<Location>>) -> String {
+    let mut awaited: Option<String> = None;
+    for location in places {
+        // A value that is in no module is no return address.
+        if location.module.is_none() {
+            continue;
+        }
+        for frame in frames_of_futures(&location.frames) {
+            // Line tables call the inlined body of an `async fn` only that.
+            let is_body = frame.function.starts_with('{');
+            if is_foreign(frame) {
+                if !is_body {
+                    awaited = Some(without_parameters(&frame.function));
+                }
                 continue;
             }
-            for index in 0..location.frames.len() {
-                let frame = &location.frames[index];
-                if is_foreign(frame) {
-                    awaited = Some(without_parameters(&frame.function));
-                    continue;
-                }
-                // Line tables call the inlined body of an `async fn` only that.
-                let function = match frame.function.starts_with('{') {
-                    true => without_parameters(&location.function()),
-                    false => frame.function.clone(),
-                };
-                let frames = vec![Frame { function, ..frame.clone() }];
-                let place = Location { frames, ..Location::clone(&location) }.describe();
-                return match awaited {
-                    Some(awaited) => format!("awaiting {awaited} in {place}"),
-                    None => format!("awaiting in {place}"),
-                };
-            }
+            let function = if is_body { function_of_body(&location) } else { frame.function.clone() };
+            let frames = vec![Frame { function, ..frame.clone() }];
+            let place = Location { frames, ..Location::clone(&location) }.describe();
+            return match awaited {
+                Some(awaited) => format!("awaiting {awaited} in {place}"),
+                None => format!("awaiting in {place}"),
+            };
         }
-        awaited.map_or("awaiting something".into(), |awaited| format!("awaiting {awaited}"))
     }
+    awaited.map_or("awaiting something".into(), |awaited| format!("awaiting {awaited}"))
+}
+
+/// Returns the frames at a place that say what is awaited, the innermost first.
+fn frames_of_futures(frames: &[Frame]) -> &[Frame] {
+    match frames {
+        // The future of a request may be inlined into the function that polls it, by a closure.
+        [inner @ .., _, poll] if is_waker(&poll.function) && poll.function.contains("::recorded_poll") => inner,
+        [.., called] if is_waker(&called.function) => &[],
+        _ => frames,
+    }
+}
+
+/// Returns the name of the function whose body is inlined at a place: of the called one, or of the
+/// one whose future is polled.
+fn function_of_body(location: &Location) -> String {
+    let called = location.function();
+    let closure = match location.frames.as_slice() {
+        [.., closure, _] if is_waker(&called) => closure,
+        _ => return without_parameters(&called),
+    };
+    // `{closure#0}<app::serve::{async_fn_env#0}>`
+    let future = closure.function.split_once('<').and_then(|(_, types)| types.split_once("::{"));
+    let name = future.and_then(|(path, _)| path.rsplit(['<', '(', '&', ' ']).next());
+    name.map_or_else(|| "a future".into(), String::from)
 }
 
 /// Returns whether a function only passes a waker on: it says nothing about what is awaited.
@@ -91,6 +115,36 @@ fn is_foreign(frame: &Frame) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Describes the place of one call, whose frames have these functions and files.
+    fn described(frames: &[(&str, &str)]) -> String {
+        let frame = |(function, file): &(&str, &str)| Frame {
+            function: (*function).into(),
+            file: Some((*file).into()),
+            line: Some(24),
+        };
+        let frames = frames.iter().map(frame).collect();
+        let location = Location { module: Some("app".into()), offset: 0, start: None, frames };
+        describe_await([Rc::new(location)].into_iter())
+    }
+
+    #[test]
+    fn a_future_that_is_inlined_into_its_poll_is_named() {
+        const TOKIO: &str = "/home/a/.cargo/registry/src/index/tokio-1.4/src/io/read_exact.rs";
+        let read = ("<tokio::io::util::read_exact::ReadExact<T> as core::future::Future>::poll", TOKIO);
+        let closure = ("{closure#0}<app::serve::{async_fn_env#0}>", "recorder/src/future.rs");
+        let poll = ("<leeward_trace::polls::RequestPolls>::recorded_poll::<(), F>", "recorder/src/polls.rs");
+        let awaiting = "awaiting <tokio::io::util::read_exact::ReadExact as core::future::Future>::poll";
+        assert_eq!(
+            described(&[read, ("{async_fn#0}", "src/main.rs"), closure, poll]),
+            format!("{awaiting} in app::serve at main.rs:24")
+        );
+        assert_eq!(described(&[("app::serve", "src/main.rs"), closure, poll]), "awaiting in app::serve at main.rs:24");
+        assert_eq!(described(&[read, closure, poll]), awaiting);
+        assert_eq!(described(&[closure, poll]), "awaiting something");
+        let clone = ("leeward_trace::waker::clone", "recorder/src/waker.rs");
+        assert_eq!(described(&[("{closure#0}", "recorder/src/await_point.rs"), clone]), "awaiting something");
+    }
 
     #[test]
     fn functions_of_the_registry_are_not_the_programs() {

@@ -4,6 +4,7 @@
 
 use crate::support::*;
 use leeward_profile::analysis::timeline::{BarKind, RequestChoice};
+use leeward_profile::format::EventKind;
 use leeward_profile::format::event::OffCpu;
 use leeward_profile::format::write::TraceWriter;
 
@@ -52,7 +53,7 @@ fn a_lock_holder_that_writes_to_a_disk() {
             let acquired = release + 1_000;
             writer.event(WORKER, acquired + 4_000, lock_held(waited, acquired - (start + 1_000), 4_000)).unwrap();
         });
-        writer.event(BACKGROUND, start + 480_000, leeward_profile::format::EventKind::SwitchedIn { cpu: 1 }).unwrap();
+        writer.event(BACKGROUND, start + 480_000, EventKind::SwitchedIn { cpu: 1 }).unwrap();
         writer.event(BACKGROUND, start + 490_000, call(WRITE, 480_000)).unwrap();
         writer.event(BACKGROUND, release, lock_held(taken, 0, 510_000)).unwrap();
         // This call ends long after the request: the holder must be known before the end of the
@@ -93,7 +94,7 @@ fn a_thread_that_lost_its_cpu() {
     let folder = with(|writer, id, start| {
         request(writer, id, start, start + 410_000, |writer| {
             writer.event(WORKER, start + 3_000, switched_out(OffCpu::Runnable)).unwrap();
-            writer.event(WORKER, start + 403_000, leeward_profile::format::EventKind::SwitchedIn { cpu: 0 }).unwrap();
+            writer.event(WORKER, start + 403_000, EventKind::SwitchedIn { cpu: 0 }).unwrap();
             writer.event(WORKER, start + 405_000, call(PARSE, 403_000)).unwrap();
         });
     });
@@ -105,6 +106,39 @@ fn a_thread_that_lost_its_cpu() {
     let off = timeline.rows[0].bars.iter().find(|bar| bar.look == BarKind::Descheduled).unwrap();
     assert_eq!((off.start, off.end), (3_000, 403_000));
     assert_eq!(timeline.causes[0], ("off the CPU, though it could run".to_string(), 400_000));
+}
+
+#[test]
+fn a_task_that_keeps_its_runtime_from_looking_for_events() {
+    const PARK: u64 = 0x6000;
+    const AWAITED: u64 = 0x4001;
+    const READY: u64 = 257;
+    let folder = tempfile::tempdir().unwrap();
+    let names = format!(
+        "{PARK:x} 10 tokio::runtime::scheduler::multi_thread::park::Inner::park_driver\n{WRITE:x} 10 app::flush\n"
+    );
+    std::fs::write(folder.path().join(format!("perf-{}.map", setup().header.pid)), names).unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    for id in 1..=200 {
+        let (start, is_slow) = (id * 100_000_000, id % 100 == 0);
+        let woken = start + if is_slow { 30_100_000 } else { 5_000_000 };
+        let mut event = |after: u64, kind| writer.event(WORKER, start + after, kind).unwrap();
+        event(0, EventKind::RequestStart { id, queue: None });
+        event(10_000, EventKind::RequestBlock { id, queue: Some(AWAITED) });
+        // A task blocks the only worker until after the awaited service has answered.
+        if is_slow {
+            event(30_000_000, call(WRITE, 28_000_000));
+        }
+        event(woken - start, EventKind::RequestBlock { id, queue: Some(READY) });
+        event(woken - start + 1_000, call(PARK, if is_slow { 50_000 } else { 4_900_000 }));
+        event(woken - start + 10_000, EventKind::RequestStart { id, queue: None });
+        event(woken - start + 20_000, EventKind::RequestEnd { id });
+    }
+    writer.finish(30_000_000_000).unwrap();
+    let tail = tail_of(folder.path());
+    let first = &tail.findings[0];
+    assert!(first.cause == "ready, but not polled" && first.explains > 90.0, "{tail:#?}");
+    assert!(first.text.contains("its worker worker (100) ran app::flush"), "{}", first.text);
 }
 
 #[test]
