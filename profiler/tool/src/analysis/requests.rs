@@ -1,5 +1,7 @@
 //! Requests, built from their start, block and end events: start and end, work and waiting.
 
+use std::collections::BTreeSet;
+
 use crate::format::context::{ContextField, RemoteCall, RequestContext};
 use crate::format::{Event, EventKind};
 use crate::hash::Map;
@@ -91,8 +93,8 @@ impl OpenRequest {
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     open: Map<u64, OpenRequest>,
-    /// Requests of each thread.
-    threads: Map<u32, Vec<u64>>,
+    /// Requests on which each thread works, with the start of the work.
+    threads: Map<u32, BTreeSet<(u64, u64)>>,
     /// Lists of finished requests, for reuse.
     free_lists: Vec<Vec<(u32, u64)>>,
     /// Number of abandoned requests.
@@ -135,7 +137,7 @@ impl Tracker {
             EventKind::RemoteAnswer { id, span } => self.answer(id, span, now),
             EventKind::RequestEnd { id } => self.end(id, now).into_iter().for_each(done),
             EventKind::RequestEndAll => {
-                for id in self.threads.remove(&thread).unwrap_or_default() {
+                for (_, id) in self.threads.remove(&thread).unwrap_or_default() {
                     self.end(id, now).into_iter().for_each(&mut done);
                 }
             }
@@ -168,25 +170,28 @@ impl Tracker {
         open.leave_queue(now);
         if open.running.iter().all(|(working, _)| *working != thread) && open.running.len() < SPANS_MAX {
             open.running.push((thread, now));
-            self.threads.entry(thread).or_default().push(id);
+            self.threads.entry(thread).or_default().insert((now, id));
         }
     }
 
     fn block(&mut self, id: u64, thread: u32, now: u64, queue: u64) {
         let Some(open) = self.open.get_mut(&id) else { return };
+        let since = open.running.iter().find(|(working, _)| *working == thread).map(|(_, since)| *since);
         stop(open, now, |working| working == thread);
         if open.running.is_empty() {
             // A request that waits moves to another queue.
             open.leave_queue(now);
             open.waits = Some((queue, now));
         }
-        leave(&mut self.threads, thread, id);
+        if let Some(since) = since {
+            leave(&mut self.threads, thread, (since, id));
+        }
     }
 
     fn end(&mut self, id: u64, now: u64) -> Option<Request> {
         let mut open = self.open.remove(&id)?;
-        for (thread, _) in &open.running {
-            leave(&mut self.threads, *thread, id);
+        for (thread, since) in &open.running {
+            leave(&mut self.threads, *thread, (*since, id));
         }
         stop(&mut open, now, |_| true);
         if self.free_lists.len() < FREE_LISTS_MAX {
@@ -255,7 +260,7 @@ impl Tracker {
         self.abandoned += (before - self.open.len()) as u64;
         let open = &self.open;
         self.threads.retain(|_, ids| {
-            ids.retain(|id| open.contains_key(id));
+            ids.retain(|(_, id)| open.contains_key(id));
             !ids.is_empty()
         });
     }
@@ -276,9 +281,9 @@ fn stop(open: &mut OpenRequest, now: u64, which: impl Fn(u32) -> bool) {
     });
 }
 
-fn leave(threads: &mut Map<u32, Vec<u64>>, thread: u32, id: u64) {
+fn leave(threads: &mut Map<u32, BTreeSet<(u64, u64)>>, thread: u32, work: (u64, u64)) {
     if let Some(ids) = threads.get_mut(&thread) {
-        ids.retain(|other| *other != id);
+        ids.remove(&work);
         // Most threads begin another request soon; the entries of ended threads must not
         // accumulate.
         if ids.is_empty() && threads.len() > THREADS {
@@ -323,6 +328,18 @@ mod tests {
             }]
         );
         assert_eq!(unfinished, 0);
+    }
+
+    #[test]
+    fn many_requests_of_one_thread_end_in_any_order() {
+        let start = |id| (1, id, EventKind::RequestStart { id, queue: None });
+        let mut events: Vec<_> = (1..=9).map(start).collect();
+        events.extend([5, 1, 9].map(|id| (1, 20 + id, EventKind::RequestEnd { id })));
+        events.push((1, 30, EventKind::RequestBlock { id: 3, queue: None }));
+        events.push((1, 40, EventKind::RequestEndAll));
+        let (requests, unfinished) = all(&events);
+        assert_eq!(requests.iter().map(|one| one.id).collect::<Vec<_>>(), [5, 1, 9, 2, 4, 6, 7, 8]);
+        assert_eq!(unfinished, 1);
     }
 
     #[test]
