@@ -15,8 +15,8 @@ const MERGED_QUEUES_MAX: usize = SPANS_MAX / 8;
 
 /// Limit of such spans over all open requests.
 const TOTAL_SPANS_MAX: usize = 1 << 20;
-/// Limit of remembered calls to other processes per request.
-const CALLS_MAX: usize = 4096;
+/// Limit of remembered calls to other processes per request: the first ones.
+pub(crate) const CALLS_MAX: usize = 4096;
 /// Limit of lists that are kept for reuse.
 const FREE_LISTS_MAX: usize = 1 << 10;
 /// Number of threads from which threads without a request are removed.

@@ -27,6 +27,7 @@ pub use clocks::{ClockSource, ProcessClock};
 pub use compare::{JoinedTail, Part, PartKind, Step};
 pub use tree::{JoinedTimeline, RequestNode};
 
+use crate::analysis::requests::CALLS_MAX;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 use gather::{ProcessRequests, TracedRequest};
@@ -111,6 +112,12 @@ impl<'a> Joined<'a> {
         let boots: Vec<&str> = traces.iter().map(|trace| trace.header().boot.as_str()).collect();
         let clocks = clocks::relate(&boots, front, |from, to| links.pairs(&processes, from, to));
         warnings.extend(defects(&links));
+        for (name, process) in names.iter().zip(&processes).filter(|(_, process)| process.truncated > 0) {
+            warnings.push(format!(
+                "{} requests of {name} have more than {CALLS_MAX} calls: the later ones count as their own time",
+                process.truncated
+            ));
+        }
         for (name, clock) in names.iter().zip(&clocks) {
             if clock.source == ClockSource::Unknown {
                 warnings.push(format!(
@@ -182,7 +189,7 @@ impl<'a> Joined<'a> {
         let process = self.front as u32;
         let all =
             (0..self.processes[self.front].requests.len() as u32).map(|request| RequestIndex { process, request });
-        let is_root = |index: &RequestIndex| !self.links.is_called(self.front, index.request as usize);
+        let is_root = |index: &RequestIndex| self.links.is_root(&self.processes, *index);
         let roots: Vec<RequestIndex> = all.clone().filter(is_root).collect();
         if roots.is_empty() { all.collect() } else { roots }
     }

@@ -226,6 +226,38 @@ fn a_backend_without_a_recording_is_named_by_its_label() {
     assert_eq!(tree.unrecorded.len(), 1);
 }
 
+#[test]
+fn requests_without_their_call_are_no_roots() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut front = writer(folder.path(), FRONT, "front", "a");
+    let mut store = writer(folder.path(), STORE, "store", "a");
+    for id in 1..=2_u64 {
+        let at = id * 1_000_000_000;
+        front.event(WORKER, at, EventKind::RequestStart { id, queue: None }).unwrap();
+        context(&mut front, at, id, id, 1, 0);
+        for call in 0..4200 {
+            let (span, sent, other) = (10 + call, at + call * 10_000, 10 + call);
+            front.event(WORKER, sent, EventKind::RemoteCall { id, span, peer: 0 }).unwrap();
+            front.event(WORKER, sent + 9_000, EventKind::RemoteAnswer { id, span }).unwrap();
+            // The front calls itself, and the store.
+            let of = if call % 2 == 0 { &mut front } else { &mut store };
+            of.event(WORKER, sent + 1_000, EventKind::RequestStart { id: other, queue: None }).unwrap();
+            context(of, sent + 1_000, other, id, 100_000 + call, span);
+            of.event(WORKER, sent + 8_000, EventKind::RequestEnd { id: other }).unwrap();
+        }
+        front.event(WORKER, at + 50_000_000, EventKind::RequestEnd { id }).unwrap();
+    }
+    front.finish(3_000_000_000).unwrap();
+    store.finish(3_000_000_000).unwrap();
+    let traces = ["front", "store"].map(|name| Trace::open(&folder.path().join(name), &mut ignore_progress).unwrap());
+    let joined = Joined::new(&traces, &mut ignore_progress).unwrap();
+    let mut symbols: Vec<Symbols> = traces.iter().map(|trace| Symbols::new(trace, Options::default())).collect();
+    let tail = joined.tail(&mut symbols, 0.5, &mut ignore_progress).unwrap();
+    assert_eq!((tail.front.as_str(), tail.requests), ("front", 2));
+    let warning = "2 requests of front have more than 4096 calls";
+    assert!(joined.warnings().iter().any(|text| text.starts_with(warning)), "{:?}", joined.warnings());
+}
+
 /// Number of requests in a tree.
 fn size(tree: &RequestNode) -> usize {
     let mut count = 0;
