@@ -258,6 +258,39 @@ fn requests_without_their_call_are_no_roots() {
     assert!(joined.warnings().iter().any(|text| text.starts_with(warning)), "{:?}", joined.warnings());
 }
 
+#[test]
+fn of_simultaneous_calls_only_the_awaited_time_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut front = writer(folder.path(), FRONT, "front", "a");
+    let mut store = writer(folder.path(), STORE, "store", "a");
+    for id in 1..=10_u64 {
+        let at = id * 100_000_000;
+        let answered = at + if id == 10 { 10_000_000 } else { 1_000_000 };
+        front.event(WORKER, at, EventKind::RequestStart { id, queue: None }).unwrap();
+        context(&mut front, at, id, id, 1, 0);
+        for call in 0..8 {
+            let (span, sent) = (10 + call, at + call * 1_000);
+            front.event(WORKER, sent, EventKind::RemoteCall { id, span, peer: 0 }).unwrap();
+            store.event(WORKER, sent + 100, EventKind::RequestStart { id: call, queue: None }).unwrap();
+            context(&mut store, sent + 100, call, id, 20 + call, span);
+        }
+        for call in 0..8 {
+            store.event(WORKER, answered - 100, EventKind::RequestEnd { id: call }).unwrap();
+            front.event(WORKER, answered, EventKind::RemoteAnswer { id, span: 10 + call }).unwrap();
+        }
+        front.event(WORKER, answered + 100, EventKind::RequestEnd { id }).unwrap();
+    }
+    front.finish(2_000_000_000).unwrap();
+    store.finish(2_000_000_000).unwrap();
+    let traces = ["front", "store"].map(|name| Trace::open(&folder.path().join(name), &mut ignore_progress).unwrap());
+    let joined = Joined::new(&traces, &mut ignore_progress).unwrap();
+    let mut symbols: Vec<Symbols> = traces.iter().map(|trace| Symbols::new(trace, Options::default())).collect();
+    let tail = joined.tail(&mut symbols, 0.1, &mut ignore_progress).unwrap();
+    assert_eq!((tail.slow, tail.steps.len()), (1, 2));
+    let of_store = &tail.steps[1].parts[0];
+    assert!((9_900_000..=10_000_000).contains(&of_store.slow) && of_store.explains < 101.0, "{of_store:?}");
+}
+
 /// Number of requests in a tree.
 fn size(tree: &RequestNode) -> usize {
     let mut count = 0;
