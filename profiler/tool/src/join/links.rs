@@ -120,6 +120,8 @@ impl Links {
     }
 
     /// Returns the answered calls from one process to another, by both clocks.
+    ///
+    /// A call that ends before its request, by their lengths, was given up: it bounds no clock.
     pub(super) fn pairs(&self, processes: &[ProcessRequests], from: usize, to: usize) -> Vec<ClockPair> {
         let own = &processes[from];
         let mut pairs = Vec::new();
@@ -128,7 +130,8 @@ impl Links {
                 && found.process as usize == to
             {
                 let other = request(processes, *found);
-                pairs.push(ClockPair { sent: call.sent, answered, start: other.start, end: other.end });
+                let pair = ClockPair { sent: call.sent, answered, start: other.start, end: other.end };
+                pairs.extend((!pair.is_given_up()).then_some(pair));
             }
         }
         pairs

@@ -291,6 +291,62 @@ fn of_simultaneous_calls_only_the_awaited_time_counts() {
     assert!((9_900_000..=10_000_000).contains(&of_store.slow) && of_store.explains < 101.0, "{of_store:?}");
 }
 
+/// Front and two backends of one program and host. The front gives up each `given_up`-th call after
+/// 1 ms; its request begins `late` after it was sent, and lasts 8 ms.
+fn given_up_calls(given_up: u64, late: u64, ahead: u64, labels: [&str; 2]) -> (tempfile::TempDir, Vec<Trace>) {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |process| {
+        let mut config = setup();
+        config.header.id = [process; 16];
+        (config.header.pid, config.header.command) = (u32::from(process), "/usr/bin/node".into());
+        config.header.boot = "a".into();
+        TraceWriter::create(&folder.path().join(process.to_string()), &config).unwrap()
+    };
+    let mut writers = [FRONT, STORE, CACHE].map(make);
+    writers[0].labels(&[(1, labels[0]), (2, labels[1])]).unwrap();
+    for id in 1..=400_u64 {
+        let at = id * 20_000_000;
+        writers[0].event(WORKER, at, EventKind::RequestStart { id, queue: None }).unwrap();
+        context(&mut writers[0], at, id, id, 1, 0);
+        for backend in [1, 2_u64] {
+            let is_given_up = backend == 1 && id % given_up == 0;
+            let (span, sent) = (10 + backend, at + backend * 4_000_000);
+            let (start, end) =
+                if is_given_up { (sent + late, sent + late + 8_000_000) } else { (sent + 50_000, sent + 900_000) };
+            writers[0].event(WORKER, sent, EventKind::RemoteCall { id, span, peer: backend as u32 }).unwrap();
+            writers[0].event(WORKER, sent + 1_000_000, EventKind::RemoteAnswer { id, span }).unwrap();
+            let writer = &mut writers[backend as usize];
+            let request = id * 10;
+            writer.event(WORKER, start + ahead, EventKind::RequestStart { id: request, queue: None }).unwrap();
+            context(writer, start + ahead, request, id, 20 + backend, span);
+            writer.event(WORKER, end + ahead, EventKind::RequestEnd { id: request }).unwrap();
+        }
+        writers[0].event(WORKER, at + 15_000_000, EventKind::RequestEnd { id }).unwrap();
+    }
+    writers.into_iter().for_each(|writer| writer.finish(9_000_000_000 + ahead).unwrap());
+    let open = |process: u8| Trace::open(&folder.path().join(process.to_string()), &mut ignore_progress).unwrap();
+    let traces = [FRONT, STORE, CACHE].map(open).into();
+    (folder, traces)
+}
+
+#[test]
+fn calls_that_are_given_up_leave_the_clock_of_the_host() {
+    let joined = |given_up, late, ahead| {
+        let (_folder, traces) = given_up_calls(given_up, late, ahead, ["store", "cache"]);
+        let joined = Joined::new(&traces, &mut ignore_progress).unwrap();
+        let (_, _, clock) = joined.processes().nth(1).unwrap();
+        (clock.source, joined.warnings().to_vec())
+    };
+    // The backend was already at work, or took the request when its caller was gone.
+    for late in [100_000, 3_000_000] {
+        for given_up in [2, 10] {
+            assert_eq!(joined(given_up, late, 0), (ClockSource::SameHost, vec![]), "{given_up} {late}");
+        }
+    }
+    // A time namespace.
+    assert_eq!(joined(30, 100_000, AHEAD), (ClockSource::Calls, vec![]));
+}
+
 /// Number of requests in a tree.
 fn size(tree: &RequestNode) -> usize {
     let mut count = 0;
