@@ -119,6 +119,19 @@ impl Links {
         most(true).or_else(|| most(false)).map(|(_, process)| process)
     }
 
+    /// Iterates over the linked calls: called process, caller's process, and the caller's label for
+    /// the called one.
+    pub(super) fn peers<'a>(
+        &'a self,
+        processes: &'a [ProcessRequests],
+    ) -> impl Iterator<Item = (usize, usize, u32)> + 'a {
+        let of_process = |(process, called): (usize, &'a Vec<Option<RequestIndex>>)| {
+            let calls = called.iter().zip(&processes[process].calls);
+            calls.filter_map(move |(found, call)| Some((found.as_ref()?.process as usize, process, call.peer)))
+        };
+        self.called.iter().enumerate().flat_map(of_process)
+    }
+
     /// Returns the answered calls from one process to another, by both clocks.
     ///
     /// A call that ends before its request, by their lengths, was given up: it bounds no clock.

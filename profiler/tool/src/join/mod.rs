@@ -18,6 +18,7 @@ mod links;
 mod path;
 mod tree;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -90,25 +91,25 @@ impl<'a> Joined<'a> {
                 return Err(JoinError::SameTrace(other.path().into(), one.path().into()));
             }
         }
-        let names = names(traces);
+        let mut names = names(traces);
         let mut processes = Vec::new();
         for trace in traces {
             processes.push(ProcessRequests::read(trace, most / traces.len(), watch)?);
         }
-        let mut warnings = Vec::new();
-        let without = without_ids(&names, &processes);
         if processes.iter().filter(|process| process.traced > 0).count() < 2 {
+            let without = without_ids(&names, &processes);
             return Err(JoinError::NoTraceIds(format!("{}: see docs/profile-join.md", without.join("; "))));
         }
-        warnings.extend(without);
         let cutoff = processes.iter().map(|process| process.cutoff).min().unwrap_or(u64::MAX);
         processes.iter_mut().for_each(|process| process.keep(cutoff));
+        let links = Links::new(&processes);
+        let Some(front) = links.front(&processes) else { return Err(no_links(&names, &processes, &links)) };
+        name_like_callers(&mut names, traces, links.peers(&processes));
+        let mut warnings = without_ids(&names, &processes);
         if cutoff < u64::MAX {
             let share = cutoff as f64 * 100.0 / u64::MAX as f64;
             warnings.push(format!("too many requests for the memory: {share:.1} % of the traces are compared"));
         }
-        let links = Links::new(&processes);
-        let Some(front) = links.front(&processes) else { return Err(no_links(&names, &processes, &links)) };
         let boots: Vec<&str> = traces.iter().map(|trace| trace.header().boot.as_str()).collect();
         let clocks = clocks::relate(&boots, front, |from, to| links.pairs(&processes, from, to));
         warnings.extend(defects(&links));
@@ -235,6 +236,22 @@ fn names(traces: &[Trace]) -> Vec<String> {
         before => format!("{name} #{}", before + 1),
     });
     numbered.collect()
+}
+
+/// Gives processes of the same program the name that callers use, if it is one for each.
+///
+/// `peers` are the called process, the caller's process, and the caller's label, of each call.
+fn name_like_callers(names: &mut [String], traces: &[Trace], peers: impl Iterator<Item = (usize, usize, u32)>) {
+    let peers: BTreeSet<(usize, usize, u32)> = peers.collect();
+    let label = |(called, caller, label): (usize, usize, u32)| Some((called, traces[caller].label(label)?));
+    let labels: BTreeSet<(usize, &str)> = peers.into_iter().filter_map(label).collect();
+    for (called, label) in &labels {
+        let is_only = labels.iter().all(|(other, name)| (other == called) == (name == label));
+        let has_pid = names[*called].contains(&format!(" ({})", traces[*called].header().pid));
+        if is_only && has_pid && !names.iter().any(|name| name == label) {
+            names[*called] = (*label).to_string();
+        }
+    }
 }
 
 /// Says which processes have requests without a trace id.

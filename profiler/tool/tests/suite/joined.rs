@@ -347,6 +347,18 @@ fn calls_that_are_given_up_leave_the_clock_of_the_host() {
     assert_eq!(joined(30, 100_000, AHEAD), (ClockSource::Calls, vec![]));
 }
 
+#[test]
+fn processes_of_one_program_have_the_names_that_callers_use() {
+    let names = |labels| {
+        let (_folder, traces) = given_up_calls(500, 0, 0, labels);
+        let joined = Joined::new(&traces, &mut ignore_progress).unwrap();
+        joined.processes().map(|(name, ..)| name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(["store", "db"]), ["node (1)", "store", "db"]);
+    // One name for several processes names none.
+    assert_eq!(names(["db", "db"]), ["node (1)", "node (2)", "node (3)"]);
+}
+
 /// Number of requests in a tree.
 fn size(tree: &RequestNode) -> usize {
     let mut count = 0;
