@@ -63,7 +63,7 @@ pub(super) fn requests(args: &RequestsArgs) -> Result<(), Failure> {
             out += &format!("  {:>6}  {}\n", percent(*nanos, slow.latency), sanitize(cause));
         }
         if slow.incomplete {
-            out += "  its first events were discarded here: `timeline` shows all\n";
+            out += "  some of its events were left out here: `timeline` may show more\n";
         }
     }
     stdout::print(&out)

@@ -72,7 +72,7 @@ fn text(reading: &OpenTrace, tail: &Tail, args: &TailArgs, limit: usize) -> Stri
         out += &format!("\n{head}\n{}", wrap(&sanitize(&finding.text), 3, WIDTH));
     }
     if tail.incomplete > 0 {
-        out += &format!("\nThe first events of {} slow requests were discarded.\n", tail.incomplete);
+        out += &format!("\nOf {} slow requests some events were left out: there are too many.\n", tail.incomplete);
     }
     out
 }

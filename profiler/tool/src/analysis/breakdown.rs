@@ -113,7 +113,7 @@ pub struct Breakdown {
     pub causes: Sums<Cause>,
     /// The waits for locks.
     pub waits: Vec<LockWait>,
-    /// Part of the history was discarded.
+    /// Part of the history, or of the request's spans, was discarded.
     pub incomplete: bool,
 }
 

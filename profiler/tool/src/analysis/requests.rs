@@ -1,18 +1,22 @@
 //! Requests, built from their start, block and end events: start and end, work and waiting.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::format::context::{ContextField, RemoteCall, RequestContext};
 use crate::format::{Event, EventKind};
 use crate::hash::Map;
 
 /// Limit of open requests. Beyond it the oldest half is abandoned: their ends are missing.
 const OPEN: usize = 1 << 17;
-/// Limit of remembered spans of work and of waiting per request.
+/// Limit of remembered spans of work and of waiting per request; beyond it the longer half is kept.
 const SPANS_MAX: usize = 4096;
+/// Limit of the queues for which the time of shorter waits is kept.
+const MERGED_QUEUES_MAX: usize = SPANS_MAX / 8;
 
 /// Limit of such spans over all open requests.
 const TOTAL_SPANS_MAX: usize = 1 << 20;
-/// Limit of remembered calls to other processes per request.
-const CALLS_MAX: usize = 4096;
+/// Limit of remembered calls to other processes per request: the first ones.
+pub(crate) const CALLS_MAX: usize = 4096;
 /// Limit of lists that are kept for reuse.
 const FREE_LISTS_MAX: usize = 1 << 10;
 /// Number of threads from which threads without a request are removed.
@@ -43,9 +47,11 @@ pub struct Request {
     pub end: u64,
     /// Work of threads on the request.
     pub work: Vec<WorkSpan>,
-    /// Queues in which the request waited: address (0 unknown), start, end.
+    /// Queues in which the request waited: address (0 unknown), start, end. Of too many waits, one
+    /// span per queue has the sum of the shorter ones.
     pub queued: Vec<(u64, u64, u64)>,
-    /// Some spans were omitted, because there were too many.
+    /// The shortest spans of work or of waiting, or the last calls, were omitted: there were too
+    /// many.
     pub truncated: bool,
     /// Index of the label's text; 0 without a label.
     pub label: u32,
@@ -79,11 +85,11 @@ impl OpenRequest {
     /// Ends the request's wait in a queue, if there is one.
     fn leave_queue(&mut self, now: u64) {
         let Some((queue, since)) = self.waits.take().filter(|(_, since)| *since < now) else { return };
-        if self.request.queued.len() < SPANS_MAX {
-            self.request.queued.push((queue, since, now));
-        } else {
+        if self.request.queued.len() >= SPANS_MAX {
+            merge_shorter(&mut self.request.queued);
             self.request.truncated = true;
         }
+        self.request.queued.push((queue, since, now));
     }
 }
 
@@ -91,8 +97,8 @@ impl OpenRequest {
 #[derive(Clone, Debug, Default)]
 pub struct Tracker {
     open: Map<u64, OpenRequest>,
-    /// Requests of each thread.
-    threads: Map<u32, Vec<u64>>,
+    /// Requests on which each thread works, with the start of the work.
+    threads: Map<u32, BTreeSet<(u64, u64)>>,
     /// Lists of finished requests, for reuse.
     free_lists: Vec<Vec<(u32, u64)>>,
     /// Number of abandoned requests.
@@ -135,7 +141,7 @@ impl Tracker {
             EventKind::RemoteAnswer { id, span } => self.answer(id, span, now),
             EventKind::RequestEnd { id } => self.end(id, now).into_iter().for_each(done),
             EventKind::RequestEndAll => {
-                for id in self.threads.remove(&thread).unwrap_or_default() {
+                for (_, id) in self.threads.remove(&thread).unwrap_or_default() {
                     self.end(id, now).into_iter().for_each(&mut done);
                 }
             }
@@ -168,25 +174,28 @@ impl Tracker {
         open.leave_queue(now);
         if open.running.iter().all(|(working, _)| *working != thread) && open.running.len() < SPANS_MAX {
             open.running.push((thread, now));
-            self.threads.entry(thread).or_default().push(id);
+            self.threads.entry(thread).or_default().insert((now, id));
         }
     }
 
     fn block(&mut self, id: u64, thread: u32, now: u64, queue: u64) {
         let Some(open) = self.open.get_mut(&id) else { return };
+        let since = open.running.iter().find(|(working, _)| *working == thread).map(|(_, since)| *since);
         stop(open, now, |working| working == thread);
         if open.running.is_empty() {
             // A request that waits moves to another queue.
             open.leave_queue(now);
             open.waits = Some((queue, now));
         }
-        leave(&mut self.threads, thread, id);
+        if let Some(since) = since {
+            leave(&mut self.threads, thread, (since, id));
+        }
     }
 
     fn end(&mut self, id: u64, now: u64) -> Option<Request> {
         let mut open = self.open.remove(&id)?;
-        for (thread, _) in &open.running {
-            leave(&mut self.threads, *thread, id);
+        for (thread, since) in &open.running {
+            leave(&mut self.threads, *thread, (*since, id));
         }
         stop(&mut open, now, |_| true);
         if self.free_lists.len() < FREE_LISTS_MAX {
@@ -255,7 +264,7 @@ impl Tracker {
         self.abandoned += (before - self.open.len()) as u64;
         let open = &self.open;
         self.threads.retain(|_, ids| {
-            ids.retain(|id| open.contains_key(id));
+            ids.retain(|(_, id)| open.contains_key(id));
             !ids.is_empty()
         });
     }
@@ -267,18 +276,47 @@ fn stop(open: &mut OpenRequest, now: u64, which: impl Fn(u32) -> bool) {
         if !which(*thread) {
             return true;
         }
-        if request.work.len() < SPANS_MAX {
-            request.work.push(WorkSpan { thread: *thread, start: *since, end: now });
-        } else {
+        if request.work.len() >= SPANS_MAX {
+            remove_shorter(&mut request.work, |work| work.end.saturating_sub(work.start));
             request.truncated = true;
         }
+        request.work.push(WorkSpan { thread: *thread, start: *since, end: now });
         false
     });
 }
 
-fn leave(threads: &mut Map<u32, Vec<u64>>, thread: u32, id: u64) {
+/// Removes the shorter half of the spans, and returns it.
+fn remove_shorter<T: Copy>(spans: &mut Vec<T>, length: impl Fn(&T) -> u64) -> Vec<T> {
+    // The indices tell spans of the same length apart.
+    let mut lengths: Vec<(u64, usize)> = spans.iter().map(&length).zip(0..).collect();
+    let middle = lengths.len() / 2;
+    let limit = *lengths.select_nth_unstable(middle).1;
+    let (mut shorter, mut index) = (Vec::with_capacity(middle), 0);
+    spans.retain(|span| {
+        let is_kept = (length(span), index) >= limit;
+        index += 1;
+        if !is_kept {
+            shorter.push(*span);
+        }
+        is_kept
+    });
+    shorter
+}
+
+/// Merges the shorter half of the waits into one per queue, so that the sums of the queues stay.
+fn merge_shorter(queued: &mut Vec<(u64, u64, u64)>) {
+    let mut merged: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
+    for (queue, from, to) in remove_shorter(queued, |(_, from, to)| to - from) {
+        let is_known = merged.len() < MERGED_QUEUES_MAX || merged.contains_key(&queue);
+        let (first, nanos) = merged.entry(if is_known { queue } else { 0 }).or_insert((from, 0));
+        (*first, *nanos) = (from.min(*first), *nanos + (to - from));
+    }
+    queued.extend(merged.into_iter().map(|(queue, (from, nanos))| (queue, from, from + nanos)));
+}
+
+fn leave(threads: &mut Map<u32, BTreeSet<(u64, u64)>>, thread: u32, work: (u64, u64)) {
     if let Some(ids) = threads.get_mut(&thread) {
-        ids.retain(|other| *other != id);
+        ids.remove(&work);
         // Most threads begin another request soon; the entries of ended threads must not
         // accumulate.
         if ids.is_empty() && threads.len() > THREADS {
@@ -323,6 +361,56 @@ mod tests {
             }]
         );
         assert_eq!(unfinished, 0);
+    }
+
+    #[test]
+    fn of_too_many_spans_the_longest_stay_and_the_sums_of_the_queues() {
+        let mut events = vec![(1, 0, EventKind::RequestStart { id: 7, queue: None })];
+        let (mut now, mut sums) = (0, [0; 2]);
+        let wait = |events: &mut Vec<_>, now: &mut u64, queue, nanos, work| {
+            *now += work;
+            events.push((1, *now, EventKind::RequestBlock { id: 7, queue: Some(queue) }));
+            *now += nanos;
+            events.push((1, *now, EventKind::RequestStart { id: 7, queue: Some(queue) }));
+        };
+        wait(&mut events, &mut now, 9, 50_000, 40_000);
+        for poll in 0..20_000_u64 {
+            let (queue, nanos) = (poll % 2, 10 + poll % 7);
+            sums[queue as usize] += nanos;
+            wait(&mut events, &mut now, 4 + queue, nanos, 5);
+        }
+        wait(&mut events, &mut now, 9, 60_000, 30_000);
+        events.push((1, now, EventKind::RequestEnd { id: 7 }));
+        let (requests, _) = all(&events);
+        let request = &requests[0];
+        assert!(request.truncated && request.queued.len() <= SPANS_MAX && request.work.len() <= SPANS_MAX);
+        let sum = |queue| request.queued.iter().filter(|wait| wait.0 == queue).map(|wait| wait.2 - wait.1).sum::<u64>();
+        assert_eq!([sum(4), sum(5), sum(9)], [sums[0], sums[1], 110_000]);
+        assert!(request.queued.contains(&(9, now - 60_000, now)), "the last wait");
+        assert!(request.queued.iter().all(|(_, from, to)| from < to && *to <= request.end));
+        let mut work: Vec<u64> = request.work.iter().map(|work| work.end - work.start).collect();
+        work.sort_unstable();
+        assert_eq!(work[work.len() - 2..], [30_000, 40_000]);
+    }
+
+    #[test]
+    fn the_times_of_many_queues_become_one() {
+        let mut queued: Vec<(u64, u64, u64)> = (0..SPANS_MAX as u64).map(|at| (at + 1, at * 9, at * 9 + 5)).collect();
+        merge_shorter(&mut queued);
+        assert!(queued.len() <= SPANS_MAX * 3 / 4, "{}", queued.len());
+        assert_eq!(queued.iter().map(|(_, from, to)| to - from).sum::<u64>(), SPANS_MAX as u64 * 5);
+    }
+
+    #[test]
+    fn many_requests_of_one_thread_end_in_any_order() {
+        let start = |id| (1, id, EventKind::RequestStart { id, queue: None });
+        let mut events: Vec<_> = (1..=9).map(start).collect();
+        events.extend([5, 1, 9].map(|id| (1, 20 + id, EventKind::RequestEnd { id })));
+        events.push((1, 30, EventKind::RequestBlock { id: 3, queue: None }));
+        events.push((1, 40, EventKind::RequestEndAll));
+        let (requests, unfinished) = all(&events);
+        assert_eq!(requests.iter().map(|one| one.id).collect::<Vec<_>>(), [5, 1, 9, 2, 4, 6, 7, 8]);
+        assert_eq!(unfinished, 1);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct SlowRequest {
     pub threads: Vec<String>,
     /// Causes of the spent time, the largest first.
     pub causes: Vec<(String, u64)>,
-    /// Part of the history was discarded.
+    /// Part of the history, or of the request's spans, was discarded.
     pub incomplete: bool,
 }
 

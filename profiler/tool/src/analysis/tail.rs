@@ -45,7 +45,7 @@ pub struct Tail {
     pub culprit: Option<Culprit>,
     /// Differences, the largest first.
     pub findings: Vec<Finding>,
-    /// Number of slow requests with a partly discarded history.
+    /// Number of slow requests with partly discarded history or spans.
     pub incomplete: u64,
     /// Number of requests without an end.
     pub unfinished: u64,

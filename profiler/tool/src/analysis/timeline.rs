@@ -338,7 +338,7 @@ impl RequestWindow {
             start: request.start.saturating_sub(trace.counts().first),
             latency: request.end.saturating_sub(request.start),
             same_id: 1,
-            rows: merged(rows, request),
+            rows: merged(rows, request, symbols),
             waits,
             causes,
             cut,
@@ -444,7 +444,7 @@ fn describe_site(symbols: &mut Symbols, site: u64, time: u64) -> String {
 }
 
 /// Merges the rows of each thread into one, with sorted bars; queues have a separate row.
-fn merged(rows: BTreeMap<(bool, u64, u32), ThreadRow>, request: &Request) -> Vec<ThreadRow> {
+fn merged(rows: BTreeMap<(bool, u64, u32), ThreadRow>, request: &Request, symbols: &mut Symbols) -> Vec<ThreadRow> {
     let mut merged: Vec<(u32, ThreadRow)> = Vec::new();
     for ((_, _, thread), row) in rows {
         match merged.iter_mut().find(|(known, _)| *known == thread) {
@@ -459,8 +459,8 @@ fn merged(rows: BTreeMap<(bool, u64, u32), ThreadRow>, request: &Request) -> Vec
             end: to - request.start,
             depth: 1,
             look: BarKind::Queued,
-            name: "in a queue".into(),
-            detail: if *queue == 0 { String::new() } else { format!("{queue:#x}") },
+            name: symbols.queue(*queue, request.end),
+            detail: String::new(),
         });
         rows.insert(0, ThreadRow { thread: "queue".into(), own: true, bars: bars.collect() });
     }

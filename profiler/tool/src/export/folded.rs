@@ -43,8 +43,8 @@ pub(super) fn export(
         for work in request.work.iter().filter(|work| work.thread == NO_THREAD) {
             add("request;waiting for an event or another thread".into(), work.end.saturating_sub(work.start));
         }
-        for (_, from, to) in &request.queued {
-            add("request;in a queue".into(), to - from);
+        for (queue, from, to) in &request.queued {
+            add(format!("request;{}", one_frame(symbols.queue(*queue, request.end))), to - from);
         }
     })?;
     for (stack, nanos) in stacks {
@@ -63,5 +63,10 @@ fn name(symbols: &mut Symbols, activity: &Activity, time: u64) -> String {
         Activity::Off(OffCpu::Runnable) => "off the CPU: runnable".into(),
         Activity::Off(OffCpu::Stopped) => "off the CPU: stopped".into(),
     };
+    one_frame(name)
+}
+
+/// Returns a name without the characters that end a frame or a line.
+fn one_frame(name: String) -> String {
     name.replace([';', '\n'], ",")
 }

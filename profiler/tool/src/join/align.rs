@@ -31,6 +31,14 @@ pub struct ClockPair {
     pub end: u64,
 }
 
+impl ClockPair {
+    /// Returns whether the request lasted longer than the call: the caller did not await it.
+    pub(super) fn is_given_up(&self) -> bool {
+        let of_request = self.end.saturating_sub(self.start);
+        of_request > self.answered.saturating_sub(self.sent).saturating_add(TOLERANCE as u64)
+    }
+}
+
 /// Relation of the clock of a called process to its caller's.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct ClockOffset {

@@ -33,7 +33,7 @@ pub struct ProcessClock {
     pub uncertainty: u64,
     /// Number of calls that were compared on the way.
     pub calls: usize,
-    /// Number of calls that contradict the result.
+    /// Number of calls that contradict the alignment by calls.
     pub contradicting: usize,
     /// Steps to the front's clock. `true`: the step leads from a called process to its caller.
     #[serde(skip)]
@@ -99,18 +99,20 @@ fn connect(
     if (calls > 0) != by_calls {
         return None;
     }
-    if !boots[near].is_empty() && boots[near] == boots[far] {
-        let contradicting = contradict_same_clock(&to) + contradict_same_clock(&back);
-        if contradicting * 100 <= calls * CONTRADICTING_MAX {
-            let source =
-                if near_clock.source == ClockSource::Front { ClockSource::SameHost } else { near_clock.source };
-            let contradicting = near_clock.contradicting + contradicting;
-            return Some(ProcessClock { source, calls: near_clock.calls + calls, contradicting, ..near_clock.clone() });
-        }
-    }
+    let is_same_host = !boots[near].is_empty() && boots[near] == boots[far];
+    let contradicting = contradict_same_clock(&to) + contradict_same_clock(&back);
     // The direction with more calls: both together would only narrow the bounds.
     let (used, to_caller) = if to.len() >= back.len() { (to, true) } else { (back, false) };
-    let Alignment { offset, calls, contradicting } = align(&used)?;
+    let is_certain = is_same_host && contradicting * 100 <= calls * CONTRADICTING_MAX;
+    let aligned = if is_certain { None } else { align(&used) };
+    // A call that was given up before its request began contradicts any clock. Only a clock that
+    // most calls confirm replaces the host's: that of a time namespace.
+    let is_better = |aligned: &Alignment| aligned.contradicting * 2 < contradict_same_clock(&used);
+    if is_same_host && !aligned.as_ref().is_some_and(is_better) {
+        let source = if near_clock.source == ClockSource::Front { ClockSource::SameHost } else { near_clock.source };
+        return Some(ProcessClock { source, calls: near_clock.calls + calls, ..near_clock.clone() });
+    }
+    let Alignment { offset, calls, contradicting } = aligned?;
     if contradicting * 2 > calls {
         return None;
     }

@@ -100,8 +100,9 @@ impl Part {
 
 /// Sums of both groups, the slowest first.
 type Sums = [u64; 2];
-/// Requests of a process, and whether each belongs to the slowest.
-type Groups = Vec<(u32, bool)>;
+/// Requests of a process: whether each belongs to the slowest, and the time from its start for
+/// which its caller waits for nothing else.
+type Groups = Vec<(u32, bool, u64)>;
 /// Kind of a part, and index of the process or of the label of an unrecorded one.
 type PartKey = (PartKind, usize);
 
@@ -117,10 +118,13 @@ pub(super) fn compare(
     let mut latencies = Histogram::default();
     requests.iter().for_each(|index| latencies.record(joined.at(*index).latency()));
     let threshold = latencies.top_threshold(share);
-    let groups: Groups =
-        requests.iter().map(|index| (index.request, joined.at(*index).latency() >= threshold)).collect();
+    let whole = |index: &RequestIndex| {
+        let one = joined.at(*index);
+        (index.request, one.latency() >= threshold, one.end.saturating_sub(one.start))
+    };
+    let groups: Groups = requests.iter().map(whole).collect();
     let (mut counts, mut sums): (Sums, [u128; 2]) = ([0; 2], [0; 2]);
-    for (index, is_slow) in &groups {
+    for (index, is_slow, _) in &groups {
         let group = usize::from(!is_slow);
         counts[group] += 1;
         sums[group] += u128::from(joined.processes[front].requests[*index as usize].latency());
@@ -161,7 +165,7 @@ fn step(
     let mut parts: BTreeMap<PartKey, Sums> = BTreeMap::new();
     let mut called: BTreeMap<usize, Groups> = BTreeMap::new();
     let mut requests = [0; 2];
-    for (index, is_slow) in groups {
+    for (index, is_slow, nanos) in groups {
         let one = &own.requests[*index as usize];
         let group = usize::from(!is_slow);
         requests[group] += 1;
@@ -169,7 +173,7 @@ fn step(
             let sum = &mut parts.entry(key).or_default()[group];
             *sum = sum.saturating_add(nanos);
         };
-        for piece in critical_path(one.start, one.end, &own.calls[one.calls()]) {
+        for piece in critical_path(one.start, one.start + nanos, &own.calls[one.calls()]) {
             let Some(call) = piece.call.map(|call| one.calls().start + call) else {
                 add((PartKind::Own, process), piece.nanos);
                 continue;
@@ -182,7 +186,7 @@ fn step(
             let inside = request(&joined.processes, found).latency().min(piece.nanos);
             add((PartKind::Called, target), inside);
             add((PartKind::Transit, target), piece.nanos - inside);
-            called.entry(target).or_default().push((found.request, *is_slow));
+            called.entry(target).or_default().push((found.request, *is_slow, inside));
         }
     }
     let mut parts: Vec<Part> = parts
@@ -225,7 +229,7 @@ fn within(
     watch: &mut ProgressCallback<'_>,
 ) -> Result<Tail, TraceError> {
     let mut by_request: Map<(u64, u64, u64), bool> = Map::default();
-    for (index, is_slow) in groups {
+    for (index, is_slow, _) in groups {
         let one = joined.at(RequestIndex { process: process as u32, request: *index });
         *by_request.entry((one.id, one.start, one.end)).or_default() |= is_slow;
     }

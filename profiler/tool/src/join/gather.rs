@@ -2,7 +2,7 @@
 //!
 //! Does not link the requests of different processes.
 
-use crate::analysis::requests::Request;
+use crate::analysis::requests::{CALLS_MAX, Request};
 use crate::analysis::select::{Selection, Selector};
 use crate::format::context::RemoteCall;
 use crate::trace::{ProgressCallback, Trace, TraceError};
@@ -49,6 +49,8 @@ pub(super) struct ProcessRequests {
     pub(super) untraced: u64,
     /// Requests with a trace id, kept or not.
     pub(super) traced: u64,
+    /// Requests with more calls than are remembered.
+    pub(super) truncated: u64,
     /// Traces are kept whose hash is no greater.
     pub(super) cutoff: u64,
 }
@@ -68,10 +70,14 @@ impl ProcessRequests {
         most: usize,
         watch: &mut ProgressCallback<'_>,
     ) -> Result<ProcessRequests, TraceError> {
-        let mut own =
-            ProcessRequests { requests: Vec::new(), calls: Vec::new(), untraced: 0, traced: 0, cutoff: u64::MAX };
+        let mut own = ProcessRequests::new();
         Selector::all(trace, &Selection::Marked, watch, |request| own.add(&request, most))?;
         Ok(own)
+    }
+
+    fn new() -> ProcessRequests {
+        let (requests, calls) = (Vec::new(), Vec::new());
+        ProcessRequests { requests, calls, untraced: 0, traced: 0, truncated: 0, cutoff: u64::MAX }
     }
 
     fn add(&mut self, request: &Request, most: usize) {
@@ -80,6 +86,7 @@ impl ProcessRequests {
             return;
         };
         self.traced += 1;
+        self.truncated += u64::from(request.truncated && context.calls.len() >= CALLS_MAX);
         if hash(context.trace) > self.cutoff {
             return;
         }
@@ -145,9 +152,7 @@ mod tests {
 
     #[test]
     fn too_many_requests_leave_whole_traces_with_their_calls() {
-        let empty =
-            || ProcessRequests { requests: Vec::new(), calls: Vec::new(), untraced: 0, traced: 0, cutoff: u64::MAX };
-        let (mut many, mut few) = (empty(), empty());
+        let (mut many, mut few) = (ProcessRequests::new(), ProcessRequests::new());
         for trace in 1..=10_000 {
             many.add(&request(trace, 3), 1000);
             few.add(&request(trace, 1), 1_000_000);
@@ -166,8 +171,7 @@ mod tests {
 
     #[test]
     fn one_trace_with_too_many_requests_is_discarded() {
-        let mut own =
-            ProcessRequests { requests: Vec::new(), calls: Vec::new(), untraced: 0, traced: 0, cutoff: u64::MAX };
+        let mut own = ProcessRequests::new();
         for _ in 0..100 {
             own.add(&request(7, 1), 10);
         }

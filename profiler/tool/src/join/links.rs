@@ -20,6 +20,8 @@ pub(super) struct Links {
     called: Vec<Vec<Option<RequestIndex>>>,
     /// Whether a call causes the request, by process and request.
     is_called: Vec<Vec<bool>>,
+    /// Traces of which a request without a parent is recorded: hashes, sorted.
+    begun: Vec<u64>,
     /// Requests whose parent is the parent of another request, too.
     pub(super) duplicates: u64,
     /// Requests whose parent is another request itself, and not one of its calls.
@@ -52,6 +54,9 @@ impl Links {
         for (process, own) in processes.iter().enumerate() {
             for one in &own.requests {
                 by_span.push(key(one.trace, one.span));
+                if one.parent == 0 {
+                    links.begun.push(key(one.trace, 0));
+                }
                 for call in one.calls() {
                     let span = own.calls[call].span;
                     let found = by_parent.get(&key(one.trace, span)).copied();
@@ -72,6 +77,7 @@ impl Links {
             }
         }
         by_span.sort_unstable();
+        links.begun.sort_unstable();
         for (own, is_called) in processes.iter().zip(&links.is_called) {
             for one in own.requests.iter().zip(is_called).filter(|(one, called)| one.parent != 0 && !**called) {
                 let is_span = by_span.binary_search(&key(one.0.trace, one.0.parent)).is_ok();
@@ -86,9 +92,11 @@ impl Links {
         self.called[process][call]
     }
 
-    /// Returns whether a call causes the request.
-    pub(super) fn is_called(&self, process: usize, request: usize) -> bool {
-        self.is_called[process][request]
+    /// Returns whether the trace begins with the request, or with a caller without a recording.
+    pub(super) fn is_root(&self, processes: &[ProcessRequests], index: RequestIndex) -> bool {
+        let one = request(processes, index);
+        let is_begun = || self.begun.binary_search(&key(one.trace, 0)).is_ok();
+        !self.is_called[index.process as usize][index.request as usize] && (one.parent == 0 || !is_begun())
     }
 
     /// Returns the process in which traces begin: most of its requests have no caller and call
@@ -97,8 +105,10 @@ impl Links {
         let calls_others =
             |process: usize, one: &TracedRequest| one.calls().any(|call| self.called[process][call].is_some());
         let of = |process: usize, begins: bool| {
-            let requests = processes[process].requests.iter().zip(&self.is_called[process]);
-            requests.filter(|(one, called)| !(begins && **called) && calls_others(process, one)).count()
+            let requests = processes[process].requests.iter().zip(0..);
+            let index = |request| RequestIndex { process: process as u32, request };
+            let counts = |request| !begins || self.is_root(processes, index(request));
+            requests.filter(|(one, request)| calls_others(process, one) && counts(*request)).count()
         };
         let numbers = 0..processes.len();
         let most = |begins| {
@@ -109,7 +119,22 @@ impl Links {
         most(true).or_else(|| most(false)).map(|(_, process)| process)
     }
 
+    /// Iterates over the linked calls: called process, caller's process, and the caller's label for
+    /// the called one.
+    pub(super) fn peers<'a>(
+        &'a self,
+        processes: &'a [ProcessRequests],
+    ) -> impl Iterator<Item = (usize, usize, u32)> + 'a {
+        let of_process = |(process, called): (usize, &'a Vec<Option<RequestIndex>>)| {
+            let calls = called.iter().zip(&processes[process].calls);
+            calls.filter_map(move |(found, call)| Some((found.as_ref()?.process as usize, process, call.peer)))
+        };
+        self.called.iter().enumerate().flat_map(of_process)
+    }
+
     /// Returns the answered calls from one process to another, by both clocks.
+    ///
+    /// A call that ends before its request, by their lengths, was given up: it bounds no clock.
     pub(super) fn pairs(&self, processes: &[ProcessRequests], from: usize, to: usize) -> Vec<ClockPair> {
         let own = &processes[from];
         let mut pairs = Vec::new();
@@ -118,7 +143,8 @@ impl Links {
                 && found.process as usize == to
             {
                 let other = request(processes, *found);
-                pairs.push(ClockPair { sent: call.sent, answered, start: other.start, end: other.end });
+                let pair = ClockPair { sent: call.sent, answered, start: other.start, end: other.end };
+                pairs.extend((!pair.is_given_up()).then_some(pair));
             }
         }
         pairs

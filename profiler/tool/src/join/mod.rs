@@ -18,6 +18,7 @@ mod links;
 mod path;
 mod tree;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -27,6 +28,7 @@ pub use clocks::{ClockSource, ProcessClock};
 pub use compare::{JoinedTail, Part, PartKind, Step};
 pub use tree::{JoinedTimeline, RequestNode};
 
+use crate::analysis::requests::CALLS_MAX;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
 use gather::{ProcessRequests, TracedRequest};
@@ -89,28 +91,34 @@ impl<'a> Joined<'a> {
                 return Err(JoinError::SameTrace(other.path().into(), one.path().into()));
             }
         }
-        let names = names(traces);
+        let mut names = names(traces);
         let mut processes = Vec::new();
         for trace in traces {
             processes.push(ProcessRequests::read(trace, most / traces.len(), watch)?);
         }
-        let mut warnings = Vec::new();
-        let without = without_ids(&names, &processes);
         if processes.iter().filter(|process| process.traced > 0).count() < 2 {
+            let without = without_ids(&names, &processes);
             return Err(JoinError::NoTraceIds(format!("{}: see docs/profile-join.md", without.join("; "))));
         }
-        warnings.extend(without);
         let cutoff = processes.iter().map(|process| process.cutoff).min().unwrap_or(u64::MAX);
         processes.iter_mut().for_each(|process| process.keep(cutoff));
+        let links = Links::new(&processes);
+        let Some(front) = links.front(&processes) else { return Err(no_links(&names, &processes, &links)) };
+        name_like_callers(&mut names, traces, links.peers(&processes));
+        let mut warnings = without_ids(&names, &processes);
         if cutoff < u64::MAX {
             let share = cutoff as f64 * 100.0 / u64::MAX as f64;
             warnings.push(format!("too many requests for the memory: {share:.1} % of the traces are compared"));
         }
-        let links = Links::new(&processes);
-        let Some(front) = links.front(&processes) else { return Err(no_links(&names, &processes, &links)) };
         let boots: Vec<&str> = traces.iter().map(|trace| trace.header().boot.as_str()).collect();
         let clocks = clocks::relate(&boots, front, |from, to| links.pairs(&processes, from, to));
         warnings.extend(defects(&links));
+        for (name, process) in names.iter().zip(&processes).filter(|(_, process)| process.truncated > 0) {
+            warnings.push(format!(
+                "{} requests of {name} have more than {CALLS_MAX} calls: the later ones count as their own time",
+                process.truncated
+            ));
+        }
         for (name, clock) in names.iter().zip(&clocks) {
             if clock.source == ClockSource::Unknown {
                 warnings.push(format!(
@@ -182,7 +190,7 @@ impl<'a> Joined<'a> {
         let process = self.front as u32;
         let all =
             (0..self.processes[self.front].requests.len() as u32).map(|request| RequestIndex { process, request });
-        let is_root = |index: &RequestIndex| !self.links.is_called(self.front, index.request as usize);
+        let is_root = |index: &RequestIndex| self.links.is_root(&self.processes, *index);
         let roots: Vec<RequestIndex> = all.clone().filter(is_root).collect();
         if roots.is_empty() { all.collect() } else { roots }
     }
@@ -228,6 +236,22 @@ fn names(traces: &[Trace]) -> Vec<String> {
         before => format!("{name} #{}", before + 1),
     });
     numbered.collect()
+}
+
+/// Gives processes of the same program the name that callers use, if it is one for each.
+///
+/// `peers` are the called process, the caller's process, and the caller's label, of each call.
+fn name_like_callers(names: &mut [String], traces: &[Trace], peers: impl Iterator<Item = (usize, usize, u32)>) {
+    let peers: BTreeSet<(usize, usize, u32)> = peers.collect();
+    let label = |(called, caller, label): (usize, usize, u32)| Some((called, traces[caller].label(label)?));
+    let labels: BTreeSet<(usize, &str)> = peers.into_iter().filter_map(label).collect();
+    for (called, label) in &labels {
+        let is_only = labels.iter().all(|(other, name)| (other == called) == (name == label));
+        let has_pid = names[*called].contains(&format!(" ({})", traces[*called].header().pid));
+        if is_only && has_pid && !names.iter().any(|name| name == label) {
+            names[*called] = (*label).to_string();
+        }
+    }
 }
 
 /// Says which processes have requests without a trace id.

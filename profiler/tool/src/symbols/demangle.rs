@@ -29,10 +29,28 @@ fn demangled(symbol: &str) -> String {
     }
     let options = cpp_demangle::DemangleOptions::new().no_params().no_return_type();
     let symbol_ = symbol.strip_suffix(".cold").unwrap_or(symbol);
-    cpp_demangle::Symbol::new(symbol_)
-        .ok()
-        .and_then(|parsed| parsed.demangle_with_options(&options).ok())
-        .unwrap_or_else(|| symbol.to_string())
+    let (ascii, tokens) = with_tokens(symbol_);
+    let name = cpp_demangle::Symbol::new(&ascii).ok().and_then(|parsed| parsed.demangle_with_options(&options).ok());
+    let restored = |name: String| tokens.iter().fold(name, |name, (letter, token)| name.replace(token, letter));
+    name.map(restored).unwrap_or_else(|| symbol.to_string())
+}
+
+/// Returns a symbol with a token of the same length in place of each letter that is not ASCII, and
+/// the tokens: `cpp_demangle` knows only ASCII.
+fn with_tokens(symbol: &str) -> (String, Vec<(String, String)>) {
+    let (mut ascii, mut tokens) = (symbol.to_string(), Vec::new());
+    // No other `$` may look like a token's.
+    if symbol.is_ascii() || symbol.contains('$') {
+        return (ascii, tokens);
+    }
+    for name in ('a'..='z').chain('A'..='Z') {
+        let Some(letter) = ascii.chars().find(|letter| !letter.is_ascii()) else { break };
+        let (letter, width) = (letter.to_string(), letter.len_utf8());
+        let token = format!("${name:.<rest$}", rest = width - 1);
+        ascii = ascii.replace(&letter, &token);
+        tokens.push((letter, token));
+    }
+    (ascii, tokens)
 }
 
 #[cfg(test)]
@@ -48,6 +66,11 @@ mod tests {
         check("_Znot a name", "_Znot a name");
         check("request_handler.leeward", "request_handler");
         check("_ZN5store8snapshotEv.leeward", "store::snapshot");
+        check("_ZN9ünïcode7façadeEi", "ünïcode::façade");
+        check("_ZN6日本1aaE", "_ZN6日本1aaE");
+        check("_ZN6日本6日本E", "日本::日本");
+        check("_Z3größe", "_Z3größe");
+        check("_Z7größev", "größe");
         assert!(name(&"x".repeat(5000)).len() < 210);
         assert!(name(&format!("{}_poll", "x".repeat(5000))).ends_with("x_poll"));
     }

@@ -8,8 +8,10 @@ use std::collections::BTreeMap;
 
 use crate::support::*;
 use leeward_profile::analysis::Selection;
+use leeward_profile::analysis::timeline::RequestChoice;
 use leeward_profile::export::{Format, Options, export};
 use leeward_profile::format::event::OffCpu;
+use leeward_profile::format::queue::Queue;
 use leeward_profile::format::write::TraceWriter;
 use leeward_profile::format::{EventKind, ObjectKind};
 use leeward_profile::trace::ignore_progress;
@@ -45,6 +47,27 @@ fn exported(format: Format) -> Vec<u8> {
     let options = Options { selection: Selection::Marked, slower_than: 0 };
     export(&trace, &mut symbols, format, &options, &mut out, &mut ignore_progress).unwrap();
     out
+}
+
+#[test]
+fn waits_of_a_request_keep_their_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
+    writer.labels(&[(3, "quota; of today")]).unwrap();
+    let queue = Some(Queue::Named(3).to_event());
+    request(&mut writer, 1, 1_000, 50_000, |writer| {
+        writer.event(WORKER, 10_000, EventKind::RequestBlock { id: 1, queue }).unwrap();
+        writer.event(WORKER, 40_000, EventKind::RequestStart { id: 1, queue }).unwrap();
+    });
+    writer.finish(60_000).unwrap();
+    let (trace, mut symbols) = open(folder.path());
+    let mut out = Vec::new();
+    let options = Options { selection: Selection::Marked, slower_than: 0 };
+    export(&trace, &mut symbols, Format::Folded, &options, &mut out, &mut ignore_progress).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    assert!(text.lines().any(|line| line == "request;awaiting quota, of today 30000"), "{text}");
+    let timeline = timeline_of(folder.path(), RequestChoice::Slowest);
+    assert_eq!(timeline.rows[0].bars[0].name, "awaiting quota; of today");
 }
 
 /// Fields of a line of CSV, as in RFC 4180.

@@ -226,6 +226,139 @@ fn a_backend_without_a_recording_is_named_by_its_label() {
     assert_eq!(tree.unrecorded.len(), 1);
 }
 
+#[test]
+fn requests_without_their_call_are_no_roots() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut front = writer(folder.path(), FRONT, "front", "a");
+    let mut store = writer(folder.path(), STORE, "store", "a");
+    for id in 1..=2_u64 {
+        let at = id * 1_000_000_000;
+        front.event(WORKER, at, EventKind::RequestStart { id, queue: None }).unwrap();
+        context(&mut front, at, id, id, 1, 0);
+        for call in 0..4200 {
+            let (span, sent, other) = (10 + call, at + call * 10_000, 10 + call);
+            front.event(WORKER, sent, EventKind::RemoteCall { id, span, peer: 0 }).unwrap();
+            front.event(WORKER, sent + 9_000, EventKind::RemoteAnswer { id, span }).unwrap();
+            // The front calls itself, and the store.
+            let of = if call % 2 == 0 { &mut front } else { &mut store };
+            of.event(WORKER, sent + 1_000, EventKind::RequestStart { id: other, queue: None }).unwrap();
+            context(of, sent + 1_000, other, id, 100_000 + call, span);
+            of.event(WORKER, sent + 8_000, EventKind::RequestEnd { id: other }).unwrap();
+        }
+        front.event(WORKER, at + 50_000_000, EventKind::RequestEnd { id }).unwrap();
+    }
+    front.finish(3_000_000_000).unwrap();
+    store.finish(3_000_000_000).unwrap();
+    let traces = ["front", "store"].map(|name| Trace::open(&folder.path().join(name), &mut ignore_progress).unwrap());
+    let joined = Joined::new(&traces, &mut ignore_progress).unwrap();
+    let mut symbols: Vec<Symbols> = traces.iter().map(|trace| Symbols::new(trace, Options::default())).collect();
+    let tail = joined.tail(&mut symbols, 0.5, &mut ignore_progress).unwrap();
+    assert_eq!((tail.front.as_str(), tail.requests), ("front", 2));
+    let warning = "2 requests of front have more than 4096 calls";
+    assert!(joined.warnings().iter().any(|text| text.starts_with(warning)), "{:?}", joined.warnings());
+}
+
+#[test]
+fn of_simultaneous_calls_only_the_awaited_time_counts() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut front = writer(folder.path(), FRONT, "front", "a");
+    let mut store = writer(folder.path(), STORE, "store", "a");
+    for id in 1..=10_u64 {
+        let at = id * 100_000_000;
+        let answered = at + if id == 10 { 10_000_000 } else { 1_000_000 };
+        front.event(WORKER, at, EventKind::RequestStart { id, queue: None }).unwrap();
+        context(&mut front, at, id, id, 1, 0);
+        for call in 0..8 {
+            let (span, sent) = (10 + call, at + call * 1_000);
+            front.event(WORKER, sent, EventKind::RemoteCall { id, span, peer: 0 }).unwrap();
+            store.event(WORKER, sent + 100, EventKind::RequestStart { id: call, queue: None }).unwrap();
+            context(&mut store, sent + 100, call, id, 20 + call, span);
+        }
+        for call in 0..8 {
+            store.event(WORKER, answered - 100, EventKind::RequestEnd { id: call }).unwrap();
+            front.event(WORKER, answered, EventKind::RemoteAnswer { id, span: 10 + call }).unwrap();
+        }
+        front.event(WORKER, answered + 100, EventKind::RequestEnd { id }).unwrap();
+    }
+    front.finish(2_000_000_000).unwrap();
+    store.finish(2_000_000_000).unwrap();
+    let traces = ["front", "store"].map(|name| Trace::open(&folder.path().join(name), &mut ignore_progress).unwrap());
+    let joined = Joined::new(&traces, &mut ignore_progress).unwrap();
+    let mut symbols: Vec<Symbols> = traces.iter().map(|trace| Symbols::new(trace, Options::default())).collect();
+    let tail = joined.tail(&mut symbols, 0.1, &mut ignore_progress).unwrap();
+    assert_eq!((tail.slow, tail.steps.len()), (1, 2));
+    let of_store = &tail.steps[1].parts[0];
+    assert!((9_900_000..=10_000_000).contains(&of_store.slow) && of_store.explains < 101.0, "{of_store:?}");
+}
+
+/// Front and two backends of one program and host. The front gives up each `given_up`-th call after
+/// 1 ms; its request begins `late` after it was sent, and lasts 8 ms.
+fn given_up_calls(given_up: u64, late: u64, ahead: u64, labels: [&str; 2]) -> (tempfile::TempDir, Vec<Trace>) {
+    let folder = tempfile::tempdir().unwrap();
+    let make = |process| {
+        let mut config = setup();
+        config.header.id = [process; 16];
+        (config.header.pid, config.header.command) = (u32::from(process), "/usr/bin/node".into());
+        config.header.boot = "a".into();
+        TraceWriter::create(&folder.path().join(process.to_string()), &config).unwrap()
+    };
+    let mut writers = [FRONT, STORE, CACHE].map(make);
+    writers[0].labels(&[(1, labels[0]), (2, labels[1])]).unwrap();
+    for id in 1..=400_u64 {
+        let at = id * 20_000_000;
+        writers[0].event(WORKER, at, EventKind::RequestStart { id, queue: None }).unwrap();
+        context(&mut writers[0], at, id, id, 1, 0);
+        for backend in [1, 2_u64] {
+            let is_given_up = backend == 1 && id % given_up == 0;
+            let (span, sent) = (10 + backend, at + backend * 4_000_000);
+            let (start, end) =
+                if is_given_up { (sent + late, sent + late + 8_000_000) } else { (sent + 50_000, sent + 900_000) };
+            writers[0].event(WORKER, sent, EventKind::RemoteCall { id, span, peer: backend as u32 }).unwrap();
+            writers[0].event(WORKER, sent + 1_000_000, EventKind::RemoteAnswer { id, span }).unwrap();
+            let writer = &mut writers[backend as usize];
+            let request = id * 10;
+            writer.event(WORKER, start + ahead, EventKind::RequestStart { id: request, queue: None }).unwrap();
+            context(writer, start + ahead, request, id, 20 + backend, span);
+            writer.event(WORKER, end + ahead, EventKind::RequestEnd { id: request }).unwrap();
+        }
+        writers[0].event(WORKER, at + 15_000_000, EventKind::RequestEnd { id }).unwrap();
+    }
+    writers.into_iter().for_each(|writer| writer.finish(9_000_000_000 + ahead).unwrap());
+    let open = |process: u8| Trace::open(&folder.path().join(process.to_string()), &mut ignore_progress).unwrap();
+    let traces = [FRONT, STORE, CACHE].map(open).into();
+    (folder, traces)
+}
+
+#[test]
+fn calls_that_are_given_up_leave_the_clock_of_the_host() {
+    let joined = |given_up, late, ahead| {
+        let (_folder, traces) = given_up_calls(given_up, late, ahead, ["store", "cache"]);
+        let joined = Joined::new(&traces, &mut ignore_progress).unwrap();
+        let (_, _, clock) = joined.processes().nth(1).unwrap();
+        (clock.source, joined.warnings().to_vec())
+    };
+    // The backend was already at work, or took the request when its caller was gone.
+    for late in [100_000, 3_000_000] {
+        for given_up in [2, 10] {
+            assert_eq!(joined(given_up, late, 0), (ClockSource::SameHost, vec![]), "{given_up} {late}");
+        }
+    }
+    // A time namespace.
+    assert_eq!(joined(30, 100_000, AHEAD), (ClockSource::Calls, vec![]));
+}
+
+#[test]
+fn processes_of_one_program_have_the_names_that_callers_use() {
+    let names = |labels| {
+        let (_folder, traces) = given_up_calls(500, 0, 0, labels);
+        let joined = Joined::new(&traces, &mut ignore_progress).unwrap();
+        joined.processes().map(|(name, ..)| name.to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(names(["store", "db"]), ["node (1)", "store", "db"]);
+    // One name for several processes names none.
+    assert_eq!(names(["db", "db"]), ["node (1)", "node (2)", "node (3)"]);
+}
+
 /// Number of requests in a tree.
 fn size(tree: &RequestNode) -> usize {
     let mut count = 0;

@@ -52,7 +52,7 @@ pub(super) fn tail(tail: &JoinedTail, limit: usize) -> String {
         out += &wrap(&sanitize(&finding.text), 3, WIDTH);
     }
     if found.incomplete > 0 {
-        out += &format!("\nThe first events of {} slow requests were discarded.\n", found.incomplete);
+        out += &format!("\nOf {} slow requests some events were left out: there are too many.\n", found.incomplete);
     }
     out
 }
