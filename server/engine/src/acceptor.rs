@@ -3,6 +3,7 @@
 use leeward_observe::with_host;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry, Token};
+use nix::sys::socket::{self, Backlog};
 use std::io;
 use std::net::ToSocketAddrs;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Connections accepted per poll; accepting one takes as long as a few requests.
 const BATCH: usize = 2;
 
-/// Binds a listener to the first resolved address that can be bound.
+/// Binds a listener to the first resolved address that can be bound. As many connections as the
+/// system allows wait to be accepted.
 ///
 /// # Errors
 /// The error of the last address tried, or that the name resolves to no address.
@@ -18,7 +20,11 @@ pub(crate) fn listen(address: &str) -> io::Result<TcpListener> {
     let mut last = io::Error::new(io::ErrorKind::InvalidInput, "no such address");
     for address in with_host(address).to_socket_addrs()? {
         match TcpListener::bind(address) {
-            Ok(listener) => return Ok(listener),
+            Ok(listener) => {
+                // mio's 128 overflow in a stall. Who meets that comes again after seconds.
+                let _ = socket::listen(&listener, Backlog::MAXALLOWABLE);
+                return Ok(listener);
+            }
             Err(error) => last = error,
         }
     }
@@ -101,5 +107,22 @@ impl Acceptor {
         if let Some(mut listener) = self.listener.take() {
             let _ = registry.deregister(&mut listener);
         }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::net::TcpStream as Client;
+    use std::time::Duration;
+
+    /// A client whose connection is dropped tries again after a second.
+    #[test]
+    fn connections_wait_in_a_stall() {
+        let listener = listen("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let connect = |_| Client::connect_timeout(&address, Duration::from_millis(700)).unwrap();
+        let waiting: Vec<Client> = (0..200).map(connect).collect();
+        assert_eq!(waiting.len(), 200);
     }
 }

@@ -134,8 +134,8 @@ fn a_resource_may_be_as_short_as_the_core() {
     assert!(ours > 0.8 * other, "{ours} of {other}");
 }
 
-/// A lock that a fifth of the requests need for 0.7 of their work: they ask 3.5 times what it can do,
-/// and the others find 32 cores half idle.
+/// A lock that a fifth of the requests need for 0.7 of their work: they ask 3.5 times what it can
+/// do, and the others find 32 cores half idle.
 #[test]
 fn a_lock_costs_those_nothing_who_do_not_need_it() {
     let mut config = SimConfig::testbed(ServiceTime::parse("lognormal:50us:1").unwrap(), 1.0);
