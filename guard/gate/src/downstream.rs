@@ -27,7 +27,9 @@ const GROWTH: f64 = 0.1;
 const DOUBLING_TIME: Nanos = Nanos::from_millis(500);
 /// Largest step, relative to the share, or to what was accepted lately.
 const MOST: f64 = 3.0;
-/// Remembered rejections below which all was accepted lately, as after an outage.
+/// Share to which an outage leads, and hardly any overload.
+const OUTAGE: f64 = 0.01;
+/// Remembered rejections below which all was accepted lately.
 const FEW_REJECTED: f64 = 0.5;
 /// Least share.
 ///
@@ -74,8 +76,9 @@ struct DownstreamShare {
     /// When the share last changed, and the answers since then.
     updated_at: Time,
     answers: u32,
-    /// When the share was last reduced for too many rejections.
+    /// When the share was last reduced for too many rejections, and whether to that of an outage.
     reduced_at: Time,
+    is_after_outage: bool,
     /// When the last downstream answer came, and when a request was last admitted.
     last_answer: Time,
     last_admitted: Time,
@@ -91,6 +94,7 @@ impl DownstreamShare {
             updated_at: now,
             answers: 0,
             reduced_at: now,
+            is_after_outage: false,
             last_answer: now,
             last_admitted: now,
         }
@@ -136,13 +140,16 @@ impl DownstreamShare {
             let share = (1.0 + TARGET_REJECTED) * self.accepted / self.all();
             self.share = share.clamp(LEAST, self.share);
             self.reduced_at = now;
+            self.is_after_outage = self.share <= OUTAGE;
         } else {
             let calm = now.since(self.reduced_at).0 as f64 / DOUBLING_TIME.0 as f64;
             let step = GROWTH * calm.exp2() * lasted.0.min(LONGEST.0) as f64 / 1e9;
-            // Small steps from a small share would take seconds. A multiple of what was accepted is
-            // no herd.
-            let proven = if self.refused < FEW_REJECTED { (1.0 + MOST) * self.accepted / self.all() } else { 0.0 };
+            // After an outage small steps would take seconds. A multiple of what was accepted is no
+            // herd.
+            let is_accepted = self.is_after_outage && self.refused < FEW_REJECTED;
+            let proven = if is_accepted { (1.0 + MOST) * self.accepted / self.all() } else { 0.0 };
             self.share = (self.share * (1.0 + step.min(MOST))).max(proven).min(1.0);
+            self.is_after_outage &= self.share < 1.0;
         }
         let keep = (-(lasted.0 as f64) / MEMORY.0 as f64).exp();
         self.arrivals.iter_mut().for_each(|count| *count *= keep);

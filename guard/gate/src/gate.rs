@@ -43,8 +43,9 @@ const MOST_AHEAD: usize = 8;
 /// Objectives after which an open request is no company of others. It is late in any case.
 const COMPANY: u64 = 8;
 
-/// Once a wait has made short requests late, a slow one counts as alone only after this many times
-/// its own duration. Slow requests then take a small part of the time.
+/// Once short requests were late after a wait for a slow one, another counts as alone only after
+/// this many times its own duration, or [`COMPANY`] objectives if that is less. Slow requests then
+/// take a small part of the time.
 const SPARED: u64 = 16;
 
 /// Characters of a route's name that are kept.
@@ -123,7 +124,9 @@ pub(crate) struct Inner {
     /// Mean cost over all routes.
     mean: CostEstimate,
     mean_service: CostEstimate,
-    /// When a short request last arrived that a wait had made late; 0: never.
+    /// Until when slow requests work that were admitted, as far as expected.
+    slow_until: AtomicU64,
+    /// When a short request last arrived that was late after a wait for a slow one; 0: never.
     delayed_at: AtomicU64,
     /// Time from admission to the answer, by route.
     handler_times: Vec<HandlerTime>,
@@ -466,6 +469,7 @@ impl Builder {
             services: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
             mean: CostEstimate::default(),
             mean_service: CostEstimate::default(),
+            slow_until: AtomicU64::new(0),
             delayed_at: AtomicU64::new(0),
             handler_times: (0..ROUTES).map(|_| HandlerTime::default()).collect(),
             // Ages are forgotten after one target delay.
@@ -575,10 +579,24 @@ impl Inner {
         self.shards.iter().all(|shard| company(shard) == 0)
     }
 
-    /// Records that a request has waited for `wait`. Of interest are those that this makes late and
-    /// that work for a small part of the objective.
+    /// Time that a request of this route works if it is slow: if that exceeds the objective.
+    fn slow_time(&self, route: u8, service: Nanos) -> Option<Nanos> {
+        let time = self.routes[usize::from(route)].time_above(self.slo).unwrap_or(service);
+        Some(time).filter(|time| *time >= self.slo)
+    }
+
+    /// Records an admitted request, which begins after a wait of `behind`.
+    fn note_admitted(&self, now: Time, behind: Nanos, route: u8, service: Nanos) {
+        if let Some(time) = self.slow_time(route, service) {
+            self.slow_until.fetch_max((now + behind + time).0, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that a request has waited for `wait`. Of interest are those that this makes late,
+    /// that work for a small part of the objective, and that have waited while a slow one worked.
     fn note_wait(&self, now: Time, wait: Nanos, service: Nanos) {
-        if service > Nanos::ZERO && service < self.slo / 2 && wait + service >= self.slo {
+        let is_late = service > Nanos::ZERO && service < self.slo / 2 && wait + service >= self.slo;
+        if is_late && now.0.saturating_sub(wait.0) < self.slow_until.load(Ordering::Relaxed) {
             self.delayed_at.store(now.0, Ordering::Relaxed);
         }
     }
@@ -586,7 +604,7 @@ impl Inner {
     /// Whether a slow request of this route would make others late, although none is inside. Short
     /// requests that lately were late show it. `service`: as far as it is known.
     fn delays_others(&self, now: Time, route: u8, service: Nanos) -> bool {
-        let time = self.routes[usize::from(route)].time_above(self.slo).unwrap_or(service);
+        let time = self.slow_time(route, service).unwrap_or(service).min(self.slo * COMPANY);
         let delayed_at = Time(self.delayed_at.load(Ordering::Relaxed));
         delayed_at > Time::ZERO && now.since(delayed_at) < time * SPARED
     }

@@ -112,6 +112,9 @@ pub const ALGORITHM: Algorithm = Algorithm {
 /// Share of the target below which a core has free capacity. Every request is admitted then, so
 /// that no core idles because of a level that is too low.
 const FREE: f64 = 0.125;
+/// Shortest time between two ticks that counts as a pause of the process: a thread that loses its
+/// CPU in an overload is away for some milliseconds.
+const LEAST_PAUSE: Nanos = Nanos::from_millis(10);
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
     let slo = environment.slo;
@@ -138,7 +141,7 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
             law: Law::new(
                 target,
                 lateness,
-                (slo * 2).max(period * 8),
+                (slo * 2).max(period * 8).max(LEAST_PAUSE),
                 params.number("gain", 0.3),
                 params.number("increase", 0.01),
             ),
@@ -147,6 +150,7 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
             last_totals: AdmittedTotals::default(),
             updated: Time::ZERO,
             resumed_at: None,
+            completions: 0,
             admitted: 0.0,
             requests: 0.0,
         }),
@@ -256,6 +260,8 @@ struct Control {
     updated: Time,
     /// First tick after a pause of the process, while its queue drains.
     resumed_at: Option<Time>,
+    /// Completions since `updated`.
+    completions: u64,
     /// Cost admitted per nanosecond, averaged.
     admitted: f64,
     /// Requests admitted per nanosecond, averaged likewise.
@@ -277,6 +283,7 @@ impl ControlLoop for Control {
     }
 
     fn tick(&mut self, signals: &Signals) {
+        self.completions += signals.completions;
         let elapsed_ns = signals.now.since(self.updated).0 as f64;
         if elapsed_ns <= 0.0 {
             return;
@@ -306,7 +313,7 @@ impl ControlLoop for Control {
             elapsed_ns,
             weight,
             memory: self.memory.0 as f64,
-            completions: signals.completions,
+            completions: std::mem::take(&mut self.completions),
             admitted: self.admitted,
             cost: self.mean_cost(),
             demand,

@@ -60,9 +60,8 @@ impl Gate {
         let weight = inner.delay_weight(arriving.route, service);
         inner.tick(now, weight.weighted(delay));
         let time_left = arriving.timeout.unwrap_or(Nanos::MAX);
-        // Without an age, only the delay shows what the request has waited.
-        let seen = if arriving.age.is_some() { waited } else { delay };
-        inner.note_wait(now, seen + behind, service);
+        // Without an age, only the delay shows what the request waits.
+        inner.note_wait(now, if arriving.age.is_some() { waited + behind } else { delay }, service);
         // A late response is better than none where a rejection makes nobody else earlier. What is
         // late already is rejected in any case, without the locks of `is_alone`.
         let is_expected_late = waited < inner.slo && waited + service >= inner.slo;
@@ -139,6 +138,7 @@ impl Gate {
         match verdict {
             Ok(pending) => {
                 shard.counts.admitted += 1;
+                inner.note_admitted(now, behind, arriving.route, service);
                 let sampled = shard.counts.admitted.is_multiple_of(SAMPLING_INTERVAL);
                 let presence = shard.presence();
                 drop(shard);

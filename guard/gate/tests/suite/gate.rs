@@ -156,6 +156,31 @@ fn slow_requests_do_not_make_short_ones_late() {
     assert_eq!(slow, 1.0, "of those that are alone later");
 }
 
+/// Short requests that are late without a slow one, as after a pause of the process.
+#[test]
+fn a_hiccup_does_not_lock_slow_requests_out() {
+    let gate = Gate::builder(MS(20)).workers(1).build().unwrap();
+    let mut now = 1_000_000u64;
+    let mut ask = |route: u8, age: u64| {
+        let work = if route == 1 { 1_000_000 } else { 50_000_000 };
+        let request = RequestInfo::default().with_route(route).with_age(Duration::from_nanos(age));
+        let admitted = gate.admit_at(Time(now), &request);
+        let is_admitted = admitted.is_ok();
+        if let Ok(mut permit) = admitted {
+            now += work;
+            permit.record_cpu_time(Duration::from_nanos(work));
+            permit.finish_at(Time(now), Outcome::Completed);
+        }
+        now += 100_000_000;
+        is_admitted
+    };
+    for turn in 0..200 {
+        ask(1, 20_000);
+        assert!(ask(2, 20_000), "turn {turn}");
+        ask(1, 19_500_000);
+    }
+}
+
 /// A worker at 40 % of its capacity is stopped for seconds, again and again.
 #[test]
 fn a_pause_of_the_process_is_no_overload() {

@@ -14,7 +14,7 @@ use super::idle_stacks::IdleStacks;
 use super::locks::{Hold, Holds};
 use super::requests::{NO_THREAD, Request, WorkSpan};
 use super::select::{Selection, Selector};
-use super::starved::PollingFunctions;
+use super::starved::{self, PollingFunctions};
 use super::sums::Sums;
 use super::thread_history::ThreadHistory;
 use super::weights::RequestWeights;
@@ -120,7 +120,8 @@ impl TraceHistory {
             if !is_await || threads().any(|(_, history)| !history.waits_for_work) {
                 return None;
             }
-            polling.starved_since(threads().map(|(thread, _)| self.between(*thread, *from, *to)), *from, *to)
+            let from = (*from).max(to.saturating_sub(starved::WINDOW));
+            polling.starved_since(threads().map(|(thread, _)| self.between(*thread, from, *to)), from, *to)
         };
         let since: Vec<Option<u64>> = request.queued.iter().map(starved_since).collect();
         if since.iter().all(Option::is_none) {

@@ -4,7 +4,7 @@
 //! While tasks block all of them, the trace has the whole time as awaited, as if a service were
 //! slow.
 //!
-//! Does not contain what the threads did.
+//! All threads that serve requests count as one runtime. Does not contain what the threads did.
 
 use super::activity::{Activity, Interval, walk_stacks};
 use super::idle::is_idle;
@@ -13,6 +13,8 @@ use crate::hash::Set;
 
 /// Shortest call in ns that keeps a thread from its runtime. Tasks should yield much sooner.
 const LONG: u64 = 1_000_000;
+/// Longest time before the end of an await that is looked at.
+pub(super) const WINDOW: u64 = 10_000_000_000;
 /// The await ends at most this part of the calls' time after them. Otherwise the threads looked for
 /// events in vain meanwhile.
 const PROMPT: u64 = 4;
@@ -86,12 +88,17 @@ impl PollingFunctions {
     }
 }
 
-/// Returns the spans that are in both lists; each is in order.
-fn intersection(left: &[(u64, u64)], right: &[(u64, u64)]) -> Vec<(u64, u64)> {
-    let cut = |&(from, to): &(u64, u64)| {
-        right.iter().map(move |(start, end)| (from.max(*start), to.min(*end))).filter(|(start, end)| start < end)
-    };
-    left.iter().flat_map(cut).collect()
+/// Returns the spans that are in both lists; each is in order and without overlaps.
+fn intersection(mut left: &[(u64, u64)], mut right: &[(u64, u64)]) -> Vec<(u64, u64)> {
+    let mut common = Vec::new();
+    while let ([one, left_rest @ ..], [other, right_rest @ ..]) = (left, right) {
+        let (start, end) = (one.0.max(other.0), one.1.min(other.1));
+        if start < end {
+            common.push((start, end));
+        }
+        (left, right) = if one.1 < other.1 { (left_rest, right) } else { (left, right_rest) };
+    }
+    common
 }
 
 #[cfg(test)]

@@ -60,7 +60,8 @@ impl WorkerTimes {
                 continue;
             }
             self.waited += to - from;
-            let Some(next) = request.work.iter().find(|work| work.start >= *to) else { continue };
+            let next = request.work.iter().filter(|work| work.start >= *to).min_by_key(|work| work.start);
+            let Some(next) = next else { continue };
             let mut intervals = history.between(next.thread, *from, *to);
             for interval in &intervals {
                 self.add_holders(&interval.activity, next.thread, (*from, *to), history);

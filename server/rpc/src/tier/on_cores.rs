@@ -156,12 +156,13 @@ impl<M: MidTier> AsyncHandler for TierHandler<M> {
         let mut is_partial = false;
         while let Step::Gather(enough) = step {
             let (replies, is_short) = self.gather(&list, enough).await;
+            // Whatever becomes of the request.
+            self.counts.partial.fetch_add(u64::from(is_short && !is_partial), Ordering::Relaxed);
             is_partial |= is_short;
             list.clear();
             let mut calls = Calls { list: &mut list, leaf_count: leaves };
             step = self.service.resume(&mut state, &Replies(&replies), &mut calls, &mut reply)?;
         }
-        self.counts.partial.fetch_add(u64::from(is_partial), Ordering::Relaxed);
         Ok(reply)
     }
 }
