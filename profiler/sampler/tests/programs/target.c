@@ -105,7 +105,7 @@ int main(int argc, char **argv) {
     const char *mode = argc > 1 ? argv[1] : "spin";
     unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 1;
     struct sigaction action = {.sa_handler = handler};
-    alarm(60);
+    alarm(600);
     if (!strcmp(mode, "spin")) {
         spin();
     } else if (!strcmp(mode, "recurse")) {
