@@ -19,6 +19,9 @@ use crate::runtime;
 /// are enough.
 const CLONES: usize = 4;
 
+/// Queues of the calls in which a poll's clones were made, as far as these live; 0 for none.
+pub(crate) type Places = [usize; CLONES];
+
 /// A clone of a poll's waker.
 struct WakerClone {
     /// Queue of the calls in which it was made.
@@ -46,13 +49,14 @@ impl AwaitPoint {
     /// because deadlines come last: `timeout` polls its timer after the future. But a set of tasks
     /// or an interval keeps the waker beyond its own await; the poll before has seen its place, so
     /// new places come first.
-    fn queue(&self, before: &mut Vec<usize>) -> usize {
+    fn queue(&self, before: &mut Places) -> usize {
+        let mut places = [0; CLONES];
         let alive = self.clones.iter().filter(|clone| clone.is_alive());
-        let alive: Vec<usize> = alive.map(|clone| clone.stack).collect();
-        let new = alive.iter().find(|stack| !before.contains(stack));
-        let stack = new.or(alive.first()).copied();
+        places.iter_mut().zip(alive).for_each(|(place, clone)| *place = clone.stack);
+        let known = || places.into_iter().filter(|place| *place != 0);
+        let stack = known().find(|place| !before.contains(place)).or_else(|| known().next());
         let stack = stack.unwrap_or_else(|| self.clones.last().map_or(0, |clone| clone.stack));
-        *before = alive;
+        *before = places;
         if self.named == 0 { stack } else { self.named }
     }
 }
@@ -75,7 +79,7 @@ impl CurrentPoll {
 
     /// Returns the queue that stands for what the future awaits; 0 if it is not known. `before` has
     /// the places of the poll before, and gets those of this one.
-    pub(crate) fn queue(&self, before: &mut Vec<usize>) -> usize {
+    pub(crate) fn queue(&self, before: &mut Places) -> usize {
         CURRENT.try_with(|cell| cell.borrow().queue(before)).unwrap_or(0)
     }
 }
@@ -179,7 +183,7 @@ mod tests {
     /// Returns what a request awaits from its first poll to its end.
     fn awaited(request: impl Future) -> Vec<usize> {
         crate::runtime::set_stack_queue_for_test(stack);
-        let (mut awaited, mut before, state) = (Vec::new(), Vec::new(), WakeState::new(1));
+        let (mut awaited, mut before, state) = (Vec::new(), Places::default(), WakeState::new(1));
         let mut request = pin!(request);
         let poll = |context: &mut Context<'_>| {
             let waker = request_waker(state.clone(), context.waker().clone());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-use crate::await_point::CurrentPoll;
+use crate::await_point::{CurrentPoll, Places};
 use crate::runtime;
 use crate::waker::{READY, WakeState, request_waker};
 
@@ -27,7 +27,7 @@ pub struct RequestPolls {
     /// Present once the request is reported.
     state: Option<Arc<WakeState>>,
     /// Queues of what the last poll seemed to await.
-    awaited: Vec<usize>,
+    awaited: Places,
 }
 
 impl RequestPolls {
@@ -40,7 +40,7 @@ impl RequestPolls {
 
     /// Makes a request with the program's id.
     pub fn with_id(id: u64) -> RequestPolls {
-        RequestPolls { id, state: None, awaited: Vec::new() }
+        RequestPolls { id, state: None, awaited: Places::default() }
     }
 
     /// Starts the request before its first poll, if something records: this thread works on it
@@ -204,7 +204,7 @@ mod tests {
             let _ = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         };
         assert!(std::panic::catch_unwind(poll).is_err());
-        assert_eq!(crate::await_point::CurrentPoll::enter().queue(&mut Vec::new()), 0);
+        assert_eq!(CurrentPoll::enter().queue(&mut Places::default()), 0);
     }
 
     #[test]

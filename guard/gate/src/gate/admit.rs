@@ -110,6 +110,9 @@ impl Gate {
             inner.leave();
         }
         let verdict = verdict.map_err(|reason| inner.refine_reason(reason, time_left, waited, service));
+        if verdict.is_ok() {
+            inner.note_admitted(now, behind, arriving.route, service);
+        }
         shard.counts.arrived += 1;
         shard.by_class.count(class, verdict.as_ref().err().copied());
         inner.tenants.charge(index, arriving.tenant, inner.expected_cost(arriving.route), verdict.is_ok());
@@ -138,7 +141,6 @@ impl Gate {
         match verdict {
             Ok(pending) => {
                 shard.counts.admitted += 1;
-                inner.note_admitted(now, behind, arriving.route, service);
                 let sampled = shard.counts.admitted.is_multiple_of(SAMPLING_INTERVAL);
                 let presence = shard.presence();
                 drop(shard);
