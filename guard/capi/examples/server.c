@@ -42,9 +42,11 @@ static void serve(void) {
     } while (now.tv_sec * 1000000000LL + now.tv_nsec < until);
 }
 
-static const char *answer(struct connection *of) {
+/* Answers a request, which `unparsed` bytes of the buffer follow. */
+static const char *answer(struct connection *of, size_t unparsed) {
     lw_permit permit;
-    lw_arrival arrival = {.size = sizeof arrival, .flags = LW_ARRIVE_ENTER, .stamp = &of->stamp};
+    lw_arrival arrival = {.size = sizeof arrival, .flags = LW_ARRIVE_ENTER | LW_ARRIVE_UNPARSED, .stamp = &of->stamp};
+    arrival.unparsed = (uint32_t)unparsed;
     /* (2) The gate decides; after an error, the request is served as without a gate. */
     int decided = gate ? lw_arrive(gate, &arrival, &permit) : LW_E_CLOSED;
     if (decided == LW_REJECT) return "busy\n";
@@ -69,7 +71,7 @@ static int readable(struct connection *of) {
     if (n <= 0) return 0;
     of->filled += (size_t)n;
     for (char *end; (end = memchr(of->in + begin, '\n', of->filled - begin)); begin = (size_t)(end - of->in) + 1) {
-        const char *text = answer(of);
+        const char *text = answer(of, of->filled - (size_t)(end - of->in) - 1);
         memcpy(out + length, text, strlen(text));
         length += strlen(text);
         /* A result waits for no other request; a rejection, which takes no time, may. */

@@ -88,6 +88,9 @@
 /* Flag of `lw_arrival`: this thread runs the request from now on, as after `lw_enter`. */
 #define LW_ARRIVE_ENTER 1
 
+/* `unparsed` is given. */
+#define LW_ARRIVE_UNPARSED 2
+
 /* The request was answered with a result. */
 #define LW_DONE 0
 
@@ -189,7 +192,10 @@ typedef struct lw_stamp {
     uint32_t bytes;
     /* Bytes of a request, as learnt; 0: unknown. */
     uint32_t size;
-    /* 1 if the last read filled its buffer. */
+    /*
+     Not 0 if the last read filled its buffer; 2 if `received_ns` is then estimated by what it
+     left in the socket.
+     */
     uint16_t filled;
     /* Not 0 if a read has brought several requests lately. */
     uint16_t pipelines;
@@ -199,7 +205,7 @@ typedef struct lw_stamp {
 typedef struct lw_arrival {
     /* `sizeof(lw_arrival)`. */
     uint32_t size;
-    /* 0 or `LW_ARRIVE_ENTER`. */
+    /* `LW_ARRIVE_…`, joined by `|`, or 0. */
     uint32_t flags;
     /* Stamp of the request's connection, or NULL. */
     struct lw_stamp *stamp;
@@ -219,6 +225,13 @@ typedef struct lw_arrival {
     uint8_t attempt;
     /* 0. */
     uint8_t reserved;
+    /*
+     Bytes that the program has read from the connection and that follow the request, with
+     `LW_ARRIVE_UNPARSED`.
+     */
+    uint32_t unparsed;
+    /* 0. */
+    uint32_t reserved2;
 } lw_arrival;
 
 /* A decision about a request; the name of an admitted one until it ends. Copies name the same. */

@@ -24,7 +24,8 @@ pub struct Stamp {
     pub bytes: u32,
     /// Bytes of a request, as learnt; 0: unknown.
     pub size: u32,
-    /// 1 if the last read filled its buffer.
+    /// Not 0 if the last read filled its buffer; 2 if `received_ns` is then estimated by what it
+    /// left in the socket.
     pub filled: u16,
     /// Not 0 if a read has brought several requests lately.
     pub pipelines: u16,
@@ -95,18 +96,42 @@ pub(crate) struct Read {
     pub(crate) bytes: usize,
     /// The read filled its buffer, so the socket may have more.
     pub(crate) filled: bool,
+    /// Bytes that it has left in the socket, if that is known.
+    pub(crate) left: Option<u64>,
     /// The thread would have read earlier bytes before ([`crate::thread::not_before`]).
     pub(crate) not_before: u64,
 }
 
 /// Updates a connection's stamp after a read.
+///
+/// What a read leaves in the socket may have the newest byte, whose time the kernel gives to all.
+/// The read's own last byte is then as much earlier as its share of the bytes tells.
 pub(crate) fn after_read(stamp: &mut Stamp, read: &Read) {
-    if stamp.filled == 0 {
-        stamp.since_ns = stamp.read_ns.max(read.not_before);
+    match stamp.filled {
+        0 => stamp.since_ns = stamp.read_ns.max(read.not_before),
+        ESTIMATED => stamp.since_ns = stamp.received_ns,
+        _ => {}
     }
     settle(stamp);
     stamp.bytes = stamp.bytes.saturating_add(u32::try_from(read.bytes).unwrap_or(u32::MAX));
     (stamp.received_ns, stamp.read_ns, stamp.filled) = (read.received_ns, read.now, u16::from(read.filled));
+    if let (true, Some(left), 1..) = (read.filled, read.left, read.received_ns) {
+        let bytes = read.bytes as u64;
+        stamp.received_ns = between(stamp.since_ns, read.received_ns, bytes, bytes.saturating_add(left));
+        stamp.filled = ESTIMATED;
+    }
+}
+
+/// Value of [`Stamp::filled`] where the time of the read's last byte is estimated.
+const ESTIMATED: u16 = 2;
+
+/// Time at `part` of `whole` between `since` and `received`. `received`, if `since` is unknown or a
+/// wall clock was set in between.
+fn between(since: u64, received: u64, part: u64, whole: u64) -> u64 {
+    if since == 0 || since >= received || whole == 0 {
+        return received;
+    }
+    since + (u128::from(received - since) * u128::from(part.min(whole)) / u128::from(whole)) as u64
 }
 
 /// Learns the size of a request from those of the last read, and returns it. In doubt it is too
@@ -147,25 +172,28 @@ pub(crate) fn after_empty_read(stamp: &mut Stamp, now: u64) {
     (stamp.read_ns, stamp.filled) = (now, 0);
 }
 
-/// Receipt of the connection's next request, and counts it.
+/// Receipt of the connection's next request, and counts it. `unparsed`: bytes that were read and
+/// follow the request, if the program tells.
 ///
 /// The kernel keeps only the newest time of bytes that it holds, which a client that doesn't wait
 /// for answers makes too young: the longer the server is away, the more requests one read brings.
 /// Of several, the last has that time. The others are taken as spread over the time since the
 /// socket was empty, as far as the thread has been awake. Where nothing tells how many there are,
 /// each may be the oldest.
-pub(crate) fn next_request(stamp: &mut Stamp) -> u64 {
+pub(crate) fn next_request(stamp: &mut Stamp, unparsed: Option<u32>) -> u64 {
     stamp.requests = stamp.requests.saturating_add(1);
     let (since, received) = (stamp.since_ns, stamp.received_ns);
-    // A wall clock may have been set in between.
-    if since == 0 || since >= received {
-        return received;
+    if let (Some(unparsed), 1..) = (unparsed, stamp.bytes) {
+        if unparsed > 0 {
+            stamp.pipelines = MEMORY;
+        }
+        let bytes = u64::from(stamp.bytes);
+        return between(since, received, bytes.saturating_sub(u64::from(unparsed)), bytes);
     }
     if stamp.bytes == 0 && stamp.pipelines > 0 {
-        return since;
+        return between(since, received, 0, 1);
     }
-    let part = u128::from(received - since) * u128::from(stamp.requests) / u128::from(expected(stamp));
-    since + part as u64
+    between(since, received, u64::from(stamp.requests), u64::from(expected(stamp)))
 }
 
 /// Age of bytes with this stamp, in nanoseconds; `None` without a stamp.
@@ -211,18 +239,54 @@ mod tests {
     fn requests_of_one_read_are_spread_over_the_time_since_the_last() {
         let mut stamp = Stamp::default();
         read(&mut stamp, 1_000, 1_010, 20);
-        assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [1_000, 1_000], "nothing is known yet");
+        assert_eq!(
+            [next_request(&mut stamp, None), next_request(&mut stamp, None)],
+            [1_000, 1_000],
+            "nothing is known yet"
+        );
         read(&mut stamp, 3_010, 4_000, 20);
-        assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [2_010, 3_010]);
-        assert_eq!(next_request(&mut stamp), 3_010, "one more than expected");
-        let filling = Read { received_ns: 4_300, now: 5_000, bytes: 18, filled: true, not_before: 0 };
+        assert_eq!([next_request(&mut stamp, None), next_request(&mut stamp, None)], [2_010, 3_010]);
+        assert_eq!(next_request(&mut stamp, None), 3_010, "one more than expected");
+        let filling = Read { received_ns: 4_300, now: 5_000, bytes: 18, filled: true, ..Read::default() };
         after_read(&mut stamp, &filling);
-        assert_eq!(next_request(&mut stamp), 4_100, "three of six bytes, as the last ones");
+        assert_eq!(next_request(&mut stamp, None), 4_100, "three of six bytes, as the last ones");
         read(&mut stamp, 4_900, 6_000, 18);
-        assert_eq!((stamp.since_ns, next_request(&mut stamp)), (4_000, 4_450), "the first read left some");
+        assert_eq!((stamp.since_ns, next_request(&mut stamp, None)), (4_000, 4_450), "the first read left some");
         after_empty_read(&mut stamp, 7_000);
         read(&mut stamp, 7_500, 8_000, 18);
-        assert_eq!(next_request(&mut stamp), 7_500, "one of this size came in each of the reads before");
+        assert_eq!(next_request(&mut stamp, None), 7_500, "one of this size came in each of the reads before");
+    }
+
+    #[test]
+    fn requests_of_any_sizes_are_spread_by_the_bytes_that_follow_them() {
+        let mut stamp = Stamp::default();
+        read(&mut stamp, 1_000, 1_010, 27);
+        assert_eq!(next_request(&mut stamp, Some(0)), 1_000);
+        // A large request, two small ones, a large one, by turns over 1,000 ns.
+        read(&mut stamp, 2_010, 2_100, 1_000);
+        let times = [600, 573, 546, 0].map(|unparsed| next_request(&mut stamp, Some(unparsed)));
+        assert_eq!(times, [1_410, 1_437, 1_464, 2_010]);
+        // One request by itself has the kernel's time, whatever its size.
+        read(&mut stamp, 5_000, 5_100, 27);
+        assert_eq!(next_request(&mut stamp, Some(0)), 5_000);
+        read(&mut stamp, 6_000, 6_100, 27);
+        assert_eq!(next_request(&mut stamp, Some(u32::MAX)), 5_100, "more than was read");
+    }
+
+    /// A socket has more than the buffer takes: the second read goes on where the first has ended.
+    #[test]
+    fn what_a_read_leaves_is_younger_than_what_it_takes() {
+        let mut stamp = Stamp::default();
+        after_empty_read(&mut stamp, 1_000);
+        let filling = Read { received_ns: 2_000, now: 2_100, bytes: 400, filled: true, left: Some(600), not_before: 0 };
+        after_read(&mut stamp, &filling);
+        assert_eq!([200, 0].map(|unparsed| next_request(&mut stamp, Some(unparsed))), [1_200, 1_400]);
+        after_read(&mut stamp, &Read { now: 2_200, left: Some(200), ..filling });
+        assert_eq!([200, 0].map(|unparsed| next_request(&mut stamp, Some(unparsed))), [1_600, 1_800]);
+        after_read(&mut stamp, &Read { now: 2_300, bytes: 200, filled: false, left: None, ..filling });
+        assert_eq!(next_request(&mut stamp, Some(0)), 2_000);
+        read(&mut stamp, 2_900, 3_000, 400);
+        assert_eq!((stamp.since_ns, next_request(&mut stamp, Some(200))), (2_300, 2_600));
     }
 
     /// A server that was fast reads one request at a time. Then it is away, and one read brings
@@ -232,18 +296,18 @@ mod tests {
         let mut stamp = Stamp::default();
         for at in 1..=3 {
             read(&mut stamp, at * 1_000, at * 1_000 + 10, 20);
-            assert_eq!(next_request(&mut stamp), at * 1_000, "a client that waits has the kernel's time");
+            assert_eq!(next_request(&mut stamp, None), at * 1_000, "a client that waits has the kernel's time");
         }
         read(&mut stamp, 14_010, 14_020, 11 * 20);
-        let times: Vec<u64> = (0..11).map(|_| next_request(&mut stamp)).collect();
+        let times: Vec<u64> = (0..11).map(|_| next_request(&mut stamp, None)).collect();
         assert_eq!(times, (1..=11).map(|number| 3_010 + number * 1_000).collect::<Vec<_>>());
         // One of them is large: the others are not younger for that.
         for size in [20, 500, 20] {
             read(&mut stamp, 15_000, 15_000, size);
-            next_request(&mut stamp);
+            next_request(&mut stamp, None);
         }
         read(&mut stamp, 26_000, 26_010, 11 * 20);
-        assert_eq!(next_request(&mut stamp), 16_000);
+        assert_eq!(next_request(&mut stamp, None), 16_000);
     }
 
     #[test]
@@ -253,7 +317,7 @@ mod tests {
         for at in 1..=100_u64 {
             let size = [540, 20, 27, 300][at as usize % 4];
             read(&mut stamp, at * 1_000, at * 1_000 + 10, size);
-            late += u32::from(next_request(&mut stamp) < at * 1_000);
+            late += u32::from(next_request(&mut stamp, None) < at * 1_000);
         }
         // The first large one could have been many small ones.
         assert_eq!(late, 1);
@@ -265,7 +329,7 @@ mod tests {
         for at in 1..=40_u64 {
             read(&mut stamp, at * 1_000, at * 1_000 + 10, 1_448);
             if at % 8 == 0 {
-                assert_eq!(next_request(&mut stamp), at * 1_000);
+                assert_eq!(next_request(&mut stamp, None), at * 1_000);
             }
         }
     }
@@ -274,11 +338,11 @@ mod tests {
     fn without_bytes_a_client_that_pipelines_is_taken_as_early() {
         let mut stamp = Stamp::default();
         read(&mut stamp, 1_000, 1_010, 0);
-        assert_eq!([next_request(&mut stamp), next_request(&mut stamp)], [1_000, 1_000]);
+        assert_eq!([next_request(&mut stamp, None), next_request(&mut stamp, None)], [1_000, 1_000]);
         for at in [5_000, 9_000] {
             let since = stamp.read_ns;
             read(&mut stamp, at, at + 10, 0);
-            assert_eq!(next_request(&mut stamp), since);
+            assert_eq!(next_request(&mut stamp, None), since);
         }
     }
 
@@ -287,7 +351,7 @@ mod tests {
         let mut stamp = Stamp::default();
         read(&mut stamp, 1_000, 1_010, 200);
         for _ in 0..10 {
-            next_request(&mut stamp);
+            next_request(&mut stamp, None);
         }
         settle(&mut stamp);
         assert!(is_spread(&stamp, 20));
@@ -295,10 +359,10 @@ mod tests {
         // Ten seconds later: the thread woke for these bytes.
         let woken = Read { received_ns: 10_000_001_000, now: 10_000_001_100, bytes: 200, ..Read::default() };
         after_read(&mut stamp, &Read { not_before: woken.now, ..woken });
-        assert_eq!(next_request(&mut stamp), 10_000_001_000);
+        assert_eq!(next_request(&mut stamp, None), 10_000_001_000);
         let mut fresh = Stamp::default();
         read(&mut fresh, 1_000, 1_010, 20);
-        next_request(&mut fresh);
+        next_request(&mut fresh, None);
         settle(&mut fresh);
         assert!(!is_spread(&fresh, 20), "one request comes at a time");
         assert!(is_spread(&fresh, 40));
@@ -308,9 +372,9 @@ mod tests {
     fn without_a_stamp_or_after_a_step_of_the_clock_nothing_is_spread() {
         let mut stamp = Stamp { read_ns: 9_000, requests: 4, bytes: 80, ..Stamp::default() };
         read(&mut stamp, 0, 9_500, 80);
-        assert_eq!(next_request(&mut stamp), 0);
+        assert_eq!(next_request(&mut stamp, None), 0);
         read(&mut stamp, 2_000, 2_100, 80);
-        assert_eq!(next_request(&mut stamp), 2_000);
+        assert_eq!(next_request(&mut stamp, None), 2_000);
     }
 
     #[test]
@@ -323,18 +387,18 @@ mod tests {
     proptest! {
         /// Of any reads and requests, a time is between the last empty socket and the newest byte.
         #[test]
-        fn a_request_is_never_older_than_the_empty_socket(steps in prop::collection::vec((0..3_u8, 0..100_u64, any::<bool>(), 0..300_usize), 0..60)) {
+        fn a_request_is_never_older_than_the_empty_socket(steps in prop::collection::vec((0..3_u8, 0..100_u64, any::<bool>(), 0..300_usize, prop::option::of(0..400_u32)), 0..60)) {
             let (mut stamp, mut now) = (Stamp::default(), 1_000);
-            for (kind, passed, filled, bytes) in steps {
+            for (kind, passed, filled, bytes, known) in steps {
                 now += passed;
                 match kind {
                     0 => {
-                        let received_ns = now - passed / 2;
-                        after_read(&mut stamp, &Read { received_ns, now, bytes, filled, not_before: now - now % 64 });
+                        let (received_ns, left) = (now - passed / 2, known.map(u64::from));
+                        after_read(&mut stamp, &Read { received_ns, now, bytes, filled, not_before: now - now % 64, left });
                     }
                     1 => after_empty_read(&mut stamp, now),
                     _ => {
-                        let (before, at) = (stamp, next_request(&mut stamp));
+                        let (before, at) = (stamp, next_request(&mut stamp, known));
                         prop_assert!(at <= before.received_ns && at >= before.since_ns.min(before.received_ns));
                     }
                 }

@@ -88,15 +88,29 @@ pub unsafe extern "C-unwind" fn lw_recv(
         // SAFETY: the kernel has opened it in this call, and nobody else knows of it.
         unsafe { libc::close(descriptor) };
     }
-    if !stamp.is_null() && received != 0 {
+    // Bytes that are only looked at come again.
+    if !stamp.is_null() && received != 0 && flags & (libc::MSG_PEEK | libc::MSG_ERRQUEUE) == 0 {
         let at = if received > 0 { stamp::parse(&control[..words]) } else { 0 };
         // After a failed `recvmsg`, nothing changes `errno`.
         caught(|| {
+            let brought = usize::try_from(received).ok().map(|bytes| {
+                let filled = bytes == length;
+                Brought { bytes, filled, left: if filled { unread(fd) } else { None } }
+            });
             // SAFETY: the caller's stamp.
-            unsafe { note(stamp, at, usize::try_from(received).ok().map(|received| (received, received == length))) }
+            unsafe { note(stamp, at, brought) }
         });
     }
     received
+}
+
+/// Bytes that a socket holds, if it tells.
+#[cold]
+fn unread(fd: c_int) -> Option<u64> {
+    let mut bytes: c_int = 0;
+    // SAFETY: the call writes one `int`, which is this function's.
+    let result = unsafe { libc::ioctl(fd, libc::FIONREAD, &raw mut bytes) };
+    if result == 0 { u64::try_from(bytes).ok() } else { None }
 }
 
 /// Updates a connection's stamp after the program's own `recvmsg` with room for control messages.
@@ -122,23 +136,32 @@ pub unsafe extern "C" fn lw_stamp_note(stamp: *mut Stamp, message: *const libc::
             }
         }
         // SAFETY: NULL or the caller's stamp.
-        unsafe { note(stamp, stamp::parse(&control), Some((0, filled))) }
+        unsafe { note(stamp, stamp::parse(&control), Some(Brought { bytes: 0, filled, left: None })) }
     })
 }
 
-/// `brought`: the bytes of a read, 0 if unknown, and whether it filled its buffers; `None`:
-/// nothing.
+/// What a read has brought.
+struct Brought {
+    /// Number of bytes; 0: unknown.
+    bytes: usize,
+    /// Whether it filled its buffers.
+    filled: bool,
+    /// Bytes that it has left in the socket, if that is known.
+    left: Option<u64>,
+}
+
+/// Updates a stamp after a read; `None`: it has brought nothing.
 ///
 /// # Safety
 /// `stamp` is NULL or a stamp that no other thread uses now.
 #[inline]
-unsafe fn note(stamp: *mut Stamp, received_ns: u64, brought: Option<(usize, bool)>) -> Result<c_int, Failure> {
+unsafe fn note(stamp: *mut Stamp, received_ns: u64, brought: Option<Brought>) -> Result<c_int, Failure> {
     // SAFETY: by the caller's promise.
     let mut updated = unsafe { read(stamp) }?;
     let now = wall::at(clock::process()).unwrap_or(0);
     let mut not_before = thread::not_before(updated.read_ns, now);
     match brought {
-        Some((bytes, filled)) => {
+        Some(Brought { bytes, filled, left }) => {
             if let Some(size) = stamp::settle(&mut updated) {
                 thread::note_request_size(size);
             }
@@ -152,7 +175,7 @@ unsafe fn note(stamp: *mut Stamp, received_ns: u64, brought: Option<(usize, bool
             if is_late || stamp::is_spread(&updated, bytes) || thread::follows_sleeps() {
                 not_before = not_before.max(thread::awake_since(now));
             }
-            stamp::after_read(&mut updated, &Read { received_ns, now, bytes, filled, not_before });
+            stamp::after_read(&mut updated, &Read { received_ns, now, bytes, filled, left, not_before });
         }
         None => stamp::after_empty_read(&mut updated, now),
     }

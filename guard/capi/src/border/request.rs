@@ -3,11 +3,11 @@
 use super::gate::slot;
 use super::pointers::{Sized32, read, read_sized, write};
 use super::types::{
-    Arrival, Gate, LW_ABANDONED, LW_ADMIT, LW_ARRIVE_ENTER, LW_DONE, LW_FAILED, LW_OK, LW_REJECT, LW_REJECTED,
-    LW_UNLIMITED, Permit,
+    Arrival, Gate, LW_ABANDONED, LW_ADMIT, LW_ARRIVE_ENTER, LW_ARRIVE_UNPARSED, LW_DONE, LW_FAILED, LW_OK, LW_REJECT,
+    LW_REJECTED, LW_UNLIMITED, Permit,
 };
 use crate::request::{self, Admission};
-use crate::stamp::{self, Stamp};
+use crate::stamp;
 use crate::status::{Failure, caught};
 use leeward_core::units::{Nanos, Tenant, Time};
 use leeward_gate::{Class, DecisionReason, Outcome, RequestInfo};
@@ -20,7 +20,7 @@ unsafe impl Sized32 for Arrival {
     const FIRST_SIZE: usize = 48;
 }
 
-const _: () = assert!(size_of::<Arrival>() == 48, "the first version's size stays");
+const _: () = assert!(std::mem::offset_of!(Arrival, unparsed) == Arrival::FIRST_SIZE, "the first version's size stays");
 
 /// Decides about a request that has arrived: `LW_ADMIT`, `LW_REJECT`, or an error, after which the
 /// program should serve the request as if there were no gate.
@@ -43,8 +43,8 @@ pub unsafe extern "C" fn lw_arrive(gate: *mut Gate, arrival: *const Arrival, per
         let arrival = unsafe { read_sized(arrival) }?;
         let slot = slot(gate)?;
         let reading = clock::process();
-        // SAFETY: NULL or the caller's stamp.
-        let received = unsafe { receipt(arrival.stamp) }?;
+        // SAFETY: its stamp is NULL or the caller's.
+        let received = unsafe { receipt(&arrival) }?;
         let info = describe(&arrival, received, reading)?;
         let runs = arrival.flags & LW_ARRIVE_ENTER != 0;
         let (code, decided) = match request::arrive(slot, reading, &info, runs)? {
@@ -69,23 +69,26 @@ pub unsafe extern "C" fn lw_arrive(gate: *mut Gate, arrival: *const Arrival, per
 /// Receipt of a connection's next request; 0: unknown.
 ///
 /// # Safety
-/// `stamp` is NULL or a stamp that no other thread uses now.
+/// `arrival.stamp` is NULL or a stamp that no other thread uses now.
 #[inline]
-unsafe fn receipt(stamp: *mut Stamp) -> Result<u64, Failure> {
-    if stamp.is_null() {
+unsafe fn receipt(arrival: &Arrival) -> Result<u64, Failure> {
+    if arrival.stamp.is_null() {
         return Ok(0);
     }
     // SAFETY: by the caller's promise.
-    let mut updated = unsafe { read(stamp) }?;
-    let received = stamp::next_request(&mut updated);
+    let mut updated = unsafe { read(arrival.stamp) }?;
+    let unparsed = (arrival.flags & LW_ARRIVE_UNPARSED != 0).then_some(arrival.unparsed);
+    let received = stamp::next_request(&mut updated, unparsed);
     // SAFETY: by the caller's promise.
-    unsafe { write(stamp, updated) }?;
+    unsafe { write(arrival.stamp, updated) }?;
     Ok(received)
 }
 
 #[inline]
 fn describe(arrival: &Arrival, received_ns: u64, reading: Time) -> Result<RequestInfo, Failure> {
-    if arrival.flags & !LW_ARRIVE_ENTER != 0 || arrival.klass > Class::COUNT || arrival.reserved != 0 {
+    const FLAGS: u32 = LW_ARRIVE_ENTER | LW_ARRIVE_UNPARSED;
+    let unused = [arrival.flags & !FLAGS, u32::from(arrival.reserved), arrival.reserved2];
+    if unused != [0; 3] || arrival.klass > Class::COUNT {
         return Err(Failure::Argument);
     }
     let mut info = RequestInfo::default()
@@ -230,7 +233,7 @@ mod tests {
         let classes = classes.map(|klass| describe(Arrival { klass, ..Arrival::UNKNOWN }).unwrap().class);
         assert_eq!(classes, [Class::CRITICAL, Class::NORMAL, Class::BATCH, Class::SHEDDABLE]);
         assert!(describe(Arrival { klass: 9, ..Arrival::UNKNOWN }).is_err());
-        assert!(describe(Arrival { flags: 2, ..Arrival::UNKNOWN }).is_err());
+        assert!(describe(Arrival { flags: 4, ..Arrival::UNKNOWN }).is_err());
         let waited = describe(Arrival { waited_ns: 5_000, ..Arrival::UNKNOWN }).unwrap();
         assert_eq!(waited.age, Some(Nanos(5_000)));
     }

@@ -52,6 +52,8 @@ pub const LW_CLASS_SHEDDABLE: u8 = 8;
 
 /// Flag of `lw_arrival`: this thread runs the request from now on, as after `lw_enter`.
 pub const LW_ARRIVE_ENTER: u32 = 1;
+/// `unparsed` is given.
+pub const LW_ARRIVE_UNPARSED: u32 = 2;
 
 /// The request was answered with a result.
 pub const LW_DONE: c_int = 0;
@@ -125,7 +127,7 @@ pub struct Options {
 pub struct Arrival {
     /// `sizeof(lw_arrival)`.
     pub size: u32,
-    /// 0 or `LW_ARRIVE_ENTER`.
+    /// `LW_ARRIVE_…`, joined by `|`, or 0.
     pub flags: u32,
     /// Stamp of the request's connection, or NULL.
     pub stamp: *mut Stamp,
@@ -145,6 +147,11 @@ pub struct Arrival {
     pub attempt: u8,
     /// 0.
     pub reserved: u8,
+    /// Bytes that the program has read from the connection and that follow the request, with
+    /// `LW_ARRIVE_UNPARSED`.
+    pub unparsed: u32,
+    /// 0.
+    pub reserved2: u32,
 }
 
 impl Arrival {
@@ -161,6 +168,8 @@ impl Arrival {
         route: 0,
         attempt: 0,
         reserved: 0,
+        unparsed: 0,
+        reserved2: 0,
     };
 }
 

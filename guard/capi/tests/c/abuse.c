@@ -99,6 +99,12 @@ static void wrong_permits(lw_gate *gate) {
     of.klass = 200;
     EQUAL(LW_E_ARGUMENT, lw_arrive(gate, &of, &permit));
     of = arrival();
+    of.reserved2 = 1;
+    EQUAL(LW_E_ARGUMENT, lw_arrive(gate, &of, &permit));
+    of.size = 48; /* A caller of the first version. */
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
+    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
+    of = arrival();
     of.size = 12;
     EQUAL(LW_E_SIZE, lw_arrive(gate, &of, &permit));
     EQUAL(LW_E_STATE, lw_finish(&permit, LW_DONE)); /* After an error there is no permit. */
@@ -460,6 +466,31 @@ static void stamped_end(struct stamped *of) {
     close(of->ends[1]);
 }
 
+/* Three reads take what came at once: each goes on in time where the one before has ended. */
+static void reads_that_fill_their_buffer(void) {
+    struct stamped of;
+    char read[16];
+    stamped_begin(&of);
+    /* The thread's sleeps are followed from the second read on, and the kernel begins to stamp
+       a while after it was asked to. */
+    for (int i = 0; i < 2 || of.stamp.received_ns == 0; i++) {
+        stamped_ask(&of, "0123");
+        stamped_serve(&of, 4);
+    }
+    stamped_ask(&of, "0123456789abcdef0123456789abcdef0123456789abcdef");
+    lw_stamp before = of.stamp;
+    EQUAL(16, lw_recv(of.ends[0], read, sizeof read, MSG_PEEK, &of.stamp));
+    CHECK(memcmp(&before, &of.stamp, sizeof before) == 0); /* Nothing was taken. */
+    uint64_t ends[3];
+    for (int i = 0; i < 3; i++) {
+        stamped_read(&of, 16);
+        ends[i] = of.stamp.received_ns;
+        CHECK(of.stamp.filled == 2 && (i == 0 || of.stamp.since_ns == ends[i - 1]));
+    }
+    CHECK(before.read_ns < ends[0] && ends[0] < ends[1] && ends[1] < ends[2] && ends[2] < of.stamp.read_ns);
+    stamped_end(&of);
+}
+
 /* Ten requests at once, a pause, one request: the pause makes it no older. */
 static void request_after_a_pause(void) {
     struct stamped of;
@@ -567,6 +598,7 @@ int main(void) {
     queue_of_the_program();
     passed_descriptors();
     stamps();
+    reads_that_fill_their_buffer();
     request_after_a_pause();
     requests_after_one();
 #if !defined(__SANITIZE_ADDRESS__) /* It reports the end of any cancelled thread. */
