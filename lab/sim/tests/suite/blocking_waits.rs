@@ -62,6 +62,23 @@ fn pauses_and_cpu_quotas_reduce_the_capacity() {
     }
 }
 
+/// A pause as long as the objective leaves a queue, which is worked off below the capacity. `edge`
+/// rejects what is late, and takes it for no overload.
+#[test]
+fn a_short_pause_is_no_overload() {
+    for (demand, least) in [(100_000.0, 0.97), (140_000.0, 0.97), (155_000.0, 0.97), (170_000.0, 0.96)] {
+        let mut config = SimConfig::testbed(ServiceTime::Exponential(Nanos::from_micros(3)), 1.0);
+        (config.server.cores, config.workload.clients) = (1, 100);
+        config.server.pauses = Some(Pauses { interval: Nanos::from_millis(15), length: Nanos::from_millis(1) });
+        (config.workload.demand[0].rate, config.slo) = (Rate(demand), Nanos::from_micros(860));
+        (config.warmup, config.duration) = (Nanos::from_millis(100), Nanos::from_secs(1));
+        let outcome = run(&config, "edge");
+        let share = outcome.counts.good as f64 / 0.9 / demand;
+        println!("{demand}: {share} in time");
+        assert!(share > least, "{demand}: {share} in time");
+    }
+}
+
 /// Half of the requests wait for the disk, which can serve less than a third of them; the others
 /// need only a core.
 #[test]
