@@ -123,6 +123,20 @@ fn write_config(folder: &Path, name: &str, addresses: &[(&str, String)]) -> Path
     path
 }
 
+/// nginx would look for a relative path in its own folder.
+#[test]
+fn nginx_checks_its_recipes_as_their_heads_say() {
+    let Some(nginx) = program("nginx") else { return };
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["nginx.conf", "proxy-behind-nginx.conf"] {
+        let text = text(name);
+        let (_, check) = text.lines().find_map(|line| line.split_once("nginx -t ")).unwrap();
+        let command = format!("{} -p {} -e stderr -t {check}", nginx.display(), folder.path().display());
+        let output = Command::new("sh").args(["-c", &command]).current_dir(root()).output().unwrap();
+        assert!(output.status.success(), "{command}: {}", output_text(&output));
+    }
+}
+
 #[test]
 fn nginx_forwards_rejections_and_retries_none() {
     let Some(nginx) = program("nginx") else { return };
