@@ -2,12 +2,14 @@
 // restart, requests no other origin, and fits every screen size. Screenshots go to target/browser.
 
 import assert from "node:assert/strict";
+import { once } from "node:events";
 import { mkdirSync } from "node:fs";
+import http from "node:http";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
 import { chromium } from "playwright-core";
-import { load, metric, serve } from "./servers.mjs";
+import { load, metric, proxy, serve } from "./servers.mjs";
 
 const pictures = path.resolve(path.dirname(fileURLToPath(import.meta.url)), "../../target/browser");
 mkdirSync(pictures, { recursive: true });
@@ -69,7 +71,7 @@ test("it shows the server's counters, and why requests were rejected", async () 
   assert.ok(refused > 0, "clients without credits are rejected");
   await until(page, "refused", refused);
   const words = page.locator(".words li").first();
-  assert.match(await words.textContent(), /^[\d,]+ × Rejected: .+\.(at|between) .+leeward why [0-9a-f]+$/);
+  assert.match(await words.textContent(), /^[\d,]+ × Rejected: .+\.(at|between) .+leeward why [0-9a-f]+ 127\.0\.0\.1:\d+$/);
   const drawn = await page.locator('.card svg path[data-series="demand"]').getAttribute("d");
   assert.ok(drawn.split("L").length > 3, `a line of the demand: ${drawn}`);
   await page.screenshot({ path: `${pictures}/overload.png`, fullPage: true });
@@ -171,17 +173,46 @@ test("it reconnects when the server restarts", async () => {
   const server = await serve();
   const { page, wrong, close } = await open(server.origin, [server.origin]);
   await is(page, "live");
+  await page.waitForSelector(".tile");
   await server.stop("SIGKILL");
   await is(page, "lost");
   assert.match(await page.locator("#state").textContent(), /no answer from 127\.0\.0\.1/);
+  assert.match(await page.locator(".server.gone > header").textContent(), /no numbers since \d\d:\d\d:\d\d$/);
+  assert.equal(await page.evaluate(() => getComputedStyle(document.querySelector(".tile b")).fontWeight), "400");
   await page.screenshot({ path: `${pictures}/lost.png`, fullPage: true });
   const again = await serve({ admin: server.admin });
   await is(page, "live");
   await load(again.listen, ["--demand", "1k", "--duration", "2s"]);
   await until(page, "demand", await metric(again.origin, "leeward_requests_arrived_total"));
+  assert.equal(await page.locator(".server.gone").count(), 0);
   assert.deepEqual(wrong, []);
   await close();
   await again.stop();
+});
+
+test("a backend that is down has a tile while it is", async (t) => {
+  const backend = http.createServer((request, response) => response.end("hi"));
+  const listening = async (port) => { backend.listen(port, "127.0.0.1"); await once(backend, "listening"); };
+  await listening(0);
+  const { port } = backend.address();
+  const front = await proxy(`127.0.0.1:${port}`);
+  // Stop both even if the test fails.
+  t.after(async () => { backend.close(); backend.closeAllConnections(); await front.stop("SIGKILL"); });
+  const { page, wrong, close } = await open(front.origin, [front.origin]);
+  await page.waitForSelector(".tile");
+  const tile = page.locator(`[data-tile="backend 127.0.0.1:${port}"]`);
+  assert.equal(await tile.count(), 0);
+  backend.close();
+  backend.closeAllConnections();
+  // The proxy learns it from a request.
+  await fetch(`http://${front.listen}/`).then((answer) => answer.text());
+  await tile.waitFor();
+  assert.match(await tile.textContent(), new RegExp(`^Backend.*down.*127\\.0\\.0\\.1:${port}$`));
+  await page.screenshot({ path: `${pictures}/backend-down.png`, fullPage: true });
+  await listening(port);
+  await tile.waitFor({ state: "hidden" });
+  assert.deepEqual(wrong, []);
+  await close();
 });
 
 test("keys pause, choose the time range, the style and the help", async () => {

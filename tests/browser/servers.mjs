@@ -27,10 +27,19 @@ async function lines(child, wanted) {
 /** Starts a server with an admin port. `admin` and `listen` may be the addresses of an ended server.
  * The patterns in `wanted` are searched in its output. */
 export async function serve({ admin = "127.0.0.1:0", listen = "127.0.0.1:0", flags = [], wanted = {} } = {}) {
-  const child = spawn(program, ["serve", "--admin", admin, "--listen", listen, "--idle", "50us", ...flags], {
-    stdio: ["ignore", "pipe", "inherit"],
-  });
-  const told = await lines(child, { listen: / on (\S+) with/, admin: /admin: http:\/\/([^/]+)\//, ...wanted });
+  const all = ["serve", "--admin", admin, "--listen", listen, "--idle", "50us", ...flags];
+  return start(all, { listen: / on (\S+) with/, admin: /admin: http:\/\/([^/]+)\//, ...wanted });
+}
+
+/** Starts a proxy in front of `to`, with an admin port. */
+export async function proxy(to) {
+  const all = ["proxy", "--slo", "50ms", "--listen", "127.0.0.1:0", "--to", to, "--admin", "127.0.0.1:0"];
+  return start(all, { listen: /Listens on ([^,]+),/, admin: /Dashboard: http:\/\/([^/]+)\// });
+}
+
+async function start(flags, wanted) {
+  const child = spawn(program, flags, { stdio: ["ignore", "pipe", "inherit"] });
+  const told = await lines(child, wanted);
   child.stdout.on("data", () => {});
   return {
     ...told,

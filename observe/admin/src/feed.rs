@@ -76,7 +76,8 @@ impl Feed {
             self.history.pop_front();
         }
         self.history.push_back(json!({ "servers": kept }).to_string());
-        format!("data: {}\n\n", json!({ "stopping": is_stopping, "servers": servers }))
+        let down = state.sources.backends_down();
+        format!("data: {}\n\n", json!({ "stopping": is_stopping, "backends_down": down, "servers": servers }))
     }
 
     /// Returns the history as one event.

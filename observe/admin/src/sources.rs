@@ -53,6 +53,16 @@ impl Sources {
         }
     }
 
+    /// Backends that the further metrics call unreachable: no source's snapshot has them.
+    pub(crate) fn backends_down(&self) -> Vec<String> {
+        let text = self.0.further.get().map(|further| further()).unwrap_or_default();
+        let down = |line: &str| {
+            let backend = line.strip_prefix("leeward_proxy_backend_up{backend=\"")?.strip_suffix("\"} 0")?;
+            Some(backend.to_string())
+        };
+        text.lines().filter_map(down).collect()
+    }
+
     /// Removes a source.
     pub fn remove(&self, name: &str) {
         self.lock().retain(|(known, _)| known != name);

@@ -285,6 +285,16 @@ fn at_most_four_subscribers_receive_states() {
 }
 
 #[test]
+fn events_name_the_backends_that_are_down() {
+    let (admin, _) = port();
+    let metrics = "# TYPE leeward_proxy_backend_up gauge\nleeward_proxy_backend_up{backend=\"10.0.0.1:80\"} 1\n\
+                   leeward_proxy_backend_up{backend=\"unix:/run/app.sock\"} 0\n\
+                   leeward_proxy_backend_limit{backend=\"10.0.0.1:80\"} 0\n";
+    admin.sources().append_metrics(Box::new(|| metrics.into()));
+    assert_eq!(event(&mut subscribe(&admin))["backends_down"], serde_json::json!(["unix:/run/app.sock"]));
+}
+
+#[test]
 fn silent_connections_are_closed_for_active_ones() {
     let (admin, _) = port();
     let silent: Vec<TcpStream> = (0..1_000).filter_map(|_| TcpStream::connect(admin.address()).ok()).collect();

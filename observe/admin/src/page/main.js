@@ -22,7 +22,7 @@ function server(origin, port) {
   const id = `${origin} ${port}`;
   let known = servers.get(id);
   if (!known) {
-    known = { id, origin, key, series: new Series(), view: new View(key), state: null };
+    known = { id, origin, key, series: new Series(), view: new View(key, new URL(origin).host), state: null, gone: null };
     servers.set(id, known);
     buttons();
   }
@@ -34,13 +34,24 @@ function take(origin, told) {
   for (const state of told.servers) {
     const known = server(origin, state.port);
     known.series.add(state);
+    state.backends_down = told.backends_down || [];
     known.latest = state;
+    known.gone = null;
     if (!wish.paused) known.state = state;
     there.add(known.id);
   }
-  for (const known of servers.values()) if (known.origin === origin && !there.has(known.id)) known.series.gap();
+  lose(origin, (known) => !there.has(known.id));
   ports.get(origin).stopping = told.stopping;
   draw();
+}
+
+/** Marks the servers of a port that `which` selects: no state comes of them now. */
+function lose(origin, which) {
+  for (const known of servers.values()) {
+    if (known.origin !== origin || !which(known)) continue;
+    known.series.gap();
+    known.gone = known.series.last()?.t ?? null;
+  }
 }
 
 function takePast(origin, seconds) {
@@ -61,7 +72,7 @@ function listen(origin) {
     source.addEventListener("message", (event) => { port.is = "live"; take(origin, JSON.parse(event.data)); });
     source.addEventListener("error", () => {
       port.is = "lost";
-      for (const known of servers.values()) if (known.origin === origin) known.series.gap();
+      lose(origin, () => true);
       draw();
       // After an HTTP error EventSource does not reconnect, so open a new one.
       if (source.readyState === EventSource.CLOSED) setTimeout(open, 2000);
@@ -96,7 +107,7 @@ function draw() {
   const roots = visible.map((known) => known.view.root);
   const main = at("main");
   if (roots.length !== main.children.length || roots.some((root, place) => main.children[place] !== root)) main.replaceChildren(...roots);
-  for (const known of visible) known.view.show(known.state, known.series, begin, end);
+  for (const known of visible) known.view.show(known.state, known.series, begin, end, known.gone);
   tellState();
 }
 

@@ -50,6 +50,15 @@ mod tests {
     }
 
     #[test]
+    fn the_proxys_reasons_differ_in_colour() {
+        let line = page().lines().find(|line| line.starts_with("const TONES")).unwrap();
+        let tone = |reason: &str| line.split_once(&format!(" {reason}: ")).unwrap().1[..4].to_string();
+        let mut tones = ["late", "deadline", "concurrency", "delay", "cancelled"].map(tone);
+        tones.sort_unstable();
+        assert!(tones.windows(2).all(|pair| pair[0] != pair[1]), "{tones:?}");
+    }
+
+    #[test]
     fn a_host_header_cannot_inject_a_security_policy() {
         let of = |host: &str| {
             let request = Request { host: host.into(), ..Request::default() };

@@ -1,7 +1,7 @@
 // View of one server: tiles, charts, locks, leaves and the latest rejections. Does not contain the
 // subscription to its port (main.js).
 
-const TONES = { delay: "c3", level: "c5", concurrency: "c4", lock: "c6", credit: "c7", late: "c3", deadline: "c4", share: "c7", stopping: "c0", cancelled: "c0", other: "c0" };
+const TONES = { delay: "c3", level: "c5", concurrency: "c4", lock: "c6", credit: "c7", late: "c1", deadline: "c8", share: "c7", stopping: "c0", cancelled: "c0", other: "c0" };
 
 function element(name, className, text) {
   const made = document.createElement(name);
@@ -11,7 +11,10 @@ function element(name, className, text) {
 }
 
 class View {
-  constructor(key) {
+  /** `host`: the admin port's address. */
+  constructor(key, host) {
+    // `leeward why` asks this address by default.
+    this.host = host === "127.0.0.1:9464" ? "" : ` ${host}`;
     this.root = element("section", "server");
     this.root.dataset.server = key;
     this.root.setAttribute("aria-label", key);
@@ -59,10 +62,12 @@ class View {
     if (this.known[id]) this.known[id].hidden = true;
   }
 
-  show(state, series, begin, end) {
+  /** `gone`: time of the last state of a server that sends none now, else null. */
+  show(state, series, begin, end, gone) {
+    this.root.classList.toggle("gone", gone != null);
     const points = series.between(begin, end);
     const last = points[points.length - 1] || {};
-    if (state) this.tell(state, last);
+    if (state) this.tell(state, last, gone);
     this.load.show(points, [
       { name: "demand", tone: "c0", of: (point) => point.demand },
       { name: "in time", tone: "c2", of: (point) => point.goodput },
@@ -91,9 +96,9 @@ class View {
     this.control.show(points, controls.filter((of) => points.some((point) => of.of(point) != null)), begin, end);
   }
 
-  tell(state, last) {
+  tell(state, last, gone) {
     this.about.textContent = `${state.service} · ${state.controller} · ${state.setup} · objective ${span(state.slo_ns / 1e9)}` +
-      (state.mode === "shadow" ? " · shadow mode: nothing is rejected" : state.mode === "share" ? " · enforced for a share of the clients" : "") + (state.tier ? ` · ${state.tier.threading}, calls ${state.tier.leaves.length} ${state.tier.leaves.length === 1 ? "leaf" : "leaves"}` : "");
+      (state.mode === "shadow" ? " · shadow mode: nothing is rejected" : state.mode === "share" ? " · enforced for a share of the clients" : "") + (state.tier ? ` · ${state.tier.threading}, calls ${state.tier.leaves.length} ${state.tier.leaves.length === 1 ? "leaf" : "leaves"}` : "") + (gone != null ? ` · no numbers since ${clock(gone)}` : "");
     const refusals = state.refused.reduce((sum, refused) => sum + refused.count, 0);
     const rate = Object.values(last.refusals || {}).reduce((sum, each) => sum + each, 0);
     const share = last.demand > 0 ? last.goodput / last.demand : null;
@@ -115,6 +120,8 @@ class View {
     if (state.concurrency_limit != null) this.tile("limit", "Limit", short(state.concurrency_limit), "concurrent requests");
     else this.hide("limit");
     this.tile("setup", "Threads", state.setup, last.busy == null ? "" : `${Math.round(last.busy * 100)} % busy`);
+    for (const id of Object.keys(this.known)) if (id.startsWith("backend ")) this.hide(id);
+    for (const backend of state.backends_down) this.tile(`backend ${backend}`, "Backend", "down", backend, "bad");
     this.tellLocks(state.locks);
     this.tellLeaves(state);
     this.tellWords(state.refusal_kinds || []);
@@ -184,7 +191,7 @@ class View {
       const times = first === last ? `at ${last}` : `between ${first} and ${last}`;
       const count = element("b", "", `${refusal.count.toLocaleString("en")} × `);
       const note = element("small", "", `${times}; ${refusal.count > 1 ? "newest: " : ""}leeward why `);
-      note.append(element("code", "", refusal.id));
+      note.append(element("code", "", refusal.id + this.host));
       item.append(count, refusal.sentence, note);
       list.append(item);
     }
