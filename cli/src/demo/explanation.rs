@@ -12,6 +12,9 @@ const CLOSE_ERROR_MAX: f64 = 0.1;
 /// Share of CPU time lost to stalls above which the machine disturbs the measurement.
 const STALLED_MAX: f64 = 0.02;
 
+/// Least share of the demand that a server answers whose queue does not grow.
+const KEEPS_UP_MIN: f64 = 0.95;
+
 /// True if other load on the machine disturbs the measurement.
 pub(crate) fn is_disturbed(machine: &Machine) -> bool {
     machine.stalled > STALLED_MAX
@@ -72,21 +75,26 @@ fn comparison(rows: &[RunResult]) -> Option<String> {
     let ratio = |row: &RunResult| if let Load::Steady(ratio) = row.load { Some(ratio) } else { None };
     let highest = rows.iter().filter_map(ratio).fold(0.0, f64::max);
     let at = |label: &str| rows.iter().find(|row| row.point.run.label == label && ratio(row) == Some(highest));
-    let none = at("none")?;
-    let share = |label: &str| {
-        let row = at(label)?;
+    let (none, auto, breakwater) = (at("none")?, at("auto")?, at("breakwater")?);
+    let share = |row: &RunResult| {
         let (rate, share) = (rate(row.point.goodput_rps), percent(row.capacity_share()));
-        Some(format!("{rate} with {} ({share} of the capacity)", controller(label)))
+        format!("{rate} with {} ({share} of the capacity)", controller(&row.point.run.label))
+    };
+    let keeps_up = none.point.throughput_rps >= KEEPS_UP_MIN * highest * none.point.capacity_rps;
+    let without = if keeps_up { "it can do more than was measured before the runs" } else { "its queue only grows" };
+    let with = if auto.is_in_time() && breakwater.is_in_time() {
+        ": clients send when the server has granted them a credit, and the server grants as many as keep its queue short"
+    } else {
+        ""
     };
     Some(format!(
-        "At {} the capacity the server without control answers {}, {} of them in time: its queue only grows. In \
-         time are {} and {}: clients send when the server has granted them a credit, and the server grants as many as \
-         keep its queue short.",
+        "At {} the capacity the server without control answers {}, {} of them in time: {without}. In time are {} and \
+         {}{with}.",
         multiple(highest),
         rate(none.point.throughput_rps),
         rate(none.point.goodput_rps),
-        share("auto")?,
-        share("breakwater")?,
+        share(auto),
+        share(breakwater),
     ))
 }
 
@@ -175,6 +183,18 @@ mod tests {
         ] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
+    }
+
+    #[test]
+    fn says_only_what_the_numbers_show() {
+        let mut rows = samples::rows();
+        let words = |rows: &[RunResult]| comparison(rows).unwrap();
+        assert!(words(&rows).contains("its queue only grows") && words(&rows).contains("keep its queue short"));
+        // `auto` is late at twice the capacity, and the server without control answers everything.
+        rows[7].point.p99_us = 9e3;
+        rows[6].point.throughput_rps = 119e3;
+        assert!(words(&rows).contains("can do more than was measured"), "{}", words(&rows));
+        assert!(!words(&rows).contains("queue"), "{}", words(&rows));
     }
 
     #[test]

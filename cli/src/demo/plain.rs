@@ -35,9 +35,10 @@ fn line(event: &DemoEvent) -> Option<String> {
 
 fn result_line(row: &RunResult) -> String {
     let head = format!("{}, {}", controller_capitalized(&row.point.run.label), row.load.describe());
-    let tail = match (row.load, row.recovery_ms(0)) {
-        (Load::Spike { .. }, Some(ms)) => format!("goodput back in {ms:.0} ms"),
-        (Load::Spike { .. }, None) => "goodput does not recover".into(),
+    let tail = match (row.load, row.recovery_ms(0), row.recovery_ms(1)) {
+        (Load::Spike { .. }, Some(ms), _) => format!("goodput back in {ms:.0} ms"),
+        (Load::Spike { .. }, None, Some(ms)) => format!("goodput back only after the spike, in {ms:.0} ms"),
+        (Load::Spike { .. }, None, None) => "goodput does not recover".into(),
         _ => format!("{} in time, p99 {}", rate(row.point.goodput_rps), format_us(row.point.p99_us)),
     };
     format!("{head}: {tail}")
@@ -67,5 +68,14 @@ mod tests {
         let lines: Vec<String> = samples::rows().iter().map(result_line).collect();
         assert_eq!(lines[5], "Breakwater, demand 1x the capacity: 54.0 k/s in time, p99 250 µs");
         assert_eq!(lines[11], "Breakwater, demand 0.5x, then a spike to 1.4x: goodput back in 7 ms");
+    }
+
+    #[test]
+    fn a_spike_has_a_recovery_after_its_end() {
+        let end = |row: &RunResult| result_line(row).rsplit(": ").next().unwrap().to_string();
+        let mut row = samples::spike_row("none", false);
+        assert_eq!(end(&row), "goodput does not recover");
+        row.shifts[1] = samples::spike_row("none", true).shifts[1].clone();
+        assert_eq!(end(&row), "goodput back only after the spike, in 7 ms");
     }
 }
