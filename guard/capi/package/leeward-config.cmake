@@ -1,7 +1,10 @@
 # Targets `leeward::leeward` (shared) and `leeward::static`.
-get_filename_component(_leeward_lib "${CMAKE_CURRENT_LIST_DIR}/../.." ABSOLUTE)
-# In a Debian package the libraries' folder has the machine's name in it.
-find_path(_leeward_include leeward.h PATHS "${_leeward_lib}/../include" "${_leeward_lib}/../../include" NO_DEFAULT_PATH)
+get_filename_component(_leeward_lib "${CMAKE_CURRENT_LIST_DIR}/../.." REALPATH)
+get_filename_component(_leeward_include "${_leeward_lib}/../include" ABSOLUTE)
+if(NOT EXISTS "${_leeward_include}/leeward.h")
+    # In a Debian package the libraries' folder has the machine's name in it.
+    get_filename_component(_leeward_include "${_leeward_lib}/../../include" ABSOLUTE)
+endif()
 if(NOT TARGET leeward::leeward)
     add_library(leeward::leeward SHARED IMPORTED)
     set_target_properties(leeward::leeward PROPERTIES
