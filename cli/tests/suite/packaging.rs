@@ -24,6 +24,16 @@ fn hadolint_accepts_the_containerfile() {
 }
 
 #[test]
+fn the_image_is_built_without_the_results_of_other_builds() {
+    // Podman would read `.containerignore` instead, and docker would not.
+    assert!(!root().join(".containerignore").exists());
+    let ignored = std::fs::read_to_string(root().join(".dockerignore")).unwrap();
+    for folder in ["**/target", "**/node_modules", ".git"] {
+        assert!(ignored.lines().any(|line| line == folder), "{folder}");
+    }
+}
+
+#[test]
 fn systemd_reads_the_units() {
     let analyze = Path::new("/usr/bin/systemd-analyze");
     if !analyze.exists() {
