@@ -292,6 +292,9 @@ impl FileSettings {
                 return Err(wrong("access-log-file", &"must be `stdout` or a path that begins with `/`"));
             }
         };
+        if self.access_log.is_none() && target != LogTarget::Stdout {
+            return Err(wrong("access-log-file", &"stays empty without `access-log`: `json`, `combined`, or `off`"));
+        }
         Ok(AccessLogSettings { format, target })
     }
 }
@@ -367,7 +370,7 @@ fn span(key: &str, text: &str) -> Result<Duration, SettingsError> {
     if (Duration::from_micros(1)..=Duration::from_secs(86_400)).contains(&span) {
         Ok(span)
     } else {
-        Err(wrong(key, &"must be from 1us to 24h"))
+        Err(wrong(key, &"must be from 1us to 86400s"))
     }
 }
 

@@ -65,6 +65,8 @@ fn every_key_that_is_wrong_is_named() {
         ("access-log", "true"),
         ("access-log-file", "\"access.log\""),
         ("access-log-file", "[]"),
+        // Nothing would be written there.
+        ("access-log-file", "\"/var/log/proxy.log\""),
         ("queue.requests", "0"),
         ("queue.megabytes", "0"),
         ("queue.megabytes", "9999999999"),
@@ -123,6 +125,15 @@ fn every_key_that_is_wrong_is_named() {
 }
 
 #[test]
+fn the_range_that_an_error_states_is_accepted() {
+    let error = read("timeouts.stop = \"0ms\"").unwrap_err().to_string();
+    let (_, range) = error.split_once("must be from ").expect("a range");
+    for end in range.split(" to ") {
+        assert!(read(&format!("timeouts.stop = \"{end}\"")).is_ok(), "{end}: {error}");
+    }
+}
+
+#[test]
 fn an_address_without_a_port_is_told_so() {
     for (value, advice) in [("localhost", "has no port"), ("", "has no port"), ("21050", "write `:21050`")] {
         for key in ["listen", "admin"] {
@@ -154,7 +165,7 @@ fn a_check_finds_what_a_start_could_not_use() {
         format!("{listen}{}", path(&log)),
         format!("{listen}{}", path(Path::new("/dev/null"))),
         // Without a log, nobody opens its file.
-        format!("{listen}access-log-file = \"/none/log\""),
+        format!("{listen}access-log = \"off\"\naccess-log-file = \"/none/log\""),
     ] {
         assert_eq!(check(&right), Ok(()), "{right}");
     }
