@@ -7,8 +7,8 @@ use leeward_observe::{Answer, LatencyHistogram, WaitHistogram};
 /// Requests since the start.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
-    /// Outcomes. A request that would have been rejected outside shadow mode counts as admitted,
-    /// too: it is sent all the same.
+    /// Outcomes. A request that would have been rejected outside shadow mode counts as rejected and
+    /// as admitted: it is sent all the same.
     pub(super) totals: GateCounts,
     pub(super) by_class: ClassCounts,
     pub(super) by_route: RouteCounts,
@@ -30,7 +30,7 @@ impl Counts {
         self.waits.record(wait);
     }
 
-    /// Counts a rejection.
+    /// Counts a rejection, enforced or not.
     pub(super) fn reject(&mut self, class: u8, reason: DecisionReason) {
         self.totals.rejected[reason as usize] += 1;
         self.by_class.count(class, Some(reason));

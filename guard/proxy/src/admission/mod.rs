@@ -293,12 +293,14 @@ impl Admission {
         Ok(self.place(state, Slot::new(self.clone(), backend, now, Some(number)), &facts))
     }
 
-    /// Counts requests that would have been rejected. That is no rejection: they are sent all the
-    /// same, and end.
+    /// Counts requests that would have been rejected, with the rejections, as a gate does. They are
+    /// sent all the same, and end.
     fn note_shadowed(&self, state: &mut State, now: Time, rejected: Vec<(Facts, Refusal)>) {
         for (facts, refusal) in rejected {
+            let reason = reason_of(refusal);
             state.counts.totals.shadowed += 1;
-            let mut decision = self.decision(state, now, reason_of(refusal), &facts);
+            state.counts.reject(facts.class, reason);
+            let mut decision = self.decision(state, now, reason, &facts);
             decision.is_shadow = true;
             self.0.ring.write(&decision);
         }

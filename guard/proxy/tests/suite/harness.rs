@@ -400,9 +400,14 @@ pub(crate) fn connect(proxy: &Proxy) -> Wire {
     Wire::to(address(proxy))
 }
 
-/// The number of rejections.
+/// The number of rejections, in shadow mode with those that are not enforced.
 pub(crate) fn rejected(snapshot: &Snapshot) -> u64 {
     snapshot.refused.iter().map(|of| of.count).sum()
+}
+
+/// The number of rejections that are not enforced: their requests are admitted, too.
+pub(crate) fn shadowed(proxy: &Proxy) -> u64 {
+    metric(proxy.admission(), "leeward_proxy_shadowed_total") as u64
 }
 
 /// A value of the proxy's own metrics.
@@ -418,7 +423,7 @@ pub(crate) fn settle(proxy: &Proxy) -> Snapshot {
     let admission = proxy.admission();
     until("all requests end", || {
         let snapshot = admission.snapshot();
-        snapshot.in_flight == 0 && snapshot.arrived == snapshot.admitted + rejected(&snapshot)
+        snapshot.in_flight == 0 && snapshot.arrived + shadowed(proxy) == snapshot.admitted + rejected(&snapshot)
     });
     until("all places are free", || {
         metric(admission, "leeward_proxy_queued") == 0.0

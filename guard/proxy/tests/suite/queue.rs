@@ -1,8 +1,10 @@
 //! The queue as clients see it: order, rejections and their explanations, tenants, shadow mode.
 //! Does not contain clients that go away.
 
-use crate::harness::{Backend, Head, Hold, Wire, connect, metric, queued, rejected, settle, start};
+use crate::harness::{Backend, Head, Hold, Wire, connect, metric, queued, rejected, settle, shadowed, start};
+use leeward_gate::Class;
 use leeward_observe::Source;
+use leeward_observe::snapshot::RejectionCount;
 use leeward_proxy::Proxy;
 use leeward_testkit::wait::until;
 use std::thread::sleep;
@@ -166,9 +168,11 @@ fn shadow_mode_counts_what_it_would_reject_and_rejects_nothing() {
     let (proxy, statuses) = overloaded("shadow");
     assert!(statuses.iter().all(|status| *status == 200), "{statuses:?}");
     let snapshot = settle(&proxy);
-    assert_eq!((snapshot.completed, rejected(&snapshot), snapshot.mode), (40, 0, "shadow"));
     // One would have had the place, and one would have waited.
-    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total"), 38.0);
+    assert_eq!((snapshot.admitted, snapshot.completed, snapshot.mode), (40, 40, "shadow"));
+    let full = |of: &RejectionCount| of.reason == "concurrency" && of.class == Some(Class::NORMAL.number());
+    let count = snapshot.refused.iter().find(|of| full(of)).map(|of| of.count);
+    assert_eq!((count, rejected(&snapshot), shadowed(&proxy)), (Some(38), 38, 38));
     let decision = proxy.admission().decisions(1).pop().expect("a decision");
     assert!(decision.is_shadow);
     assert_eq!(decision.reject_reason.map(|reason| reason.name()), Some("concurrency"));
@@ -179,8 +183,7 @@ fn a_percentage_is_enforced_for_that_share() {
     let (proxy, statuses) = overloaded("50%");
     let enforced = statuses.iter().filter(|status| **status == 503).count();
     let snapshot = settle(&proxy);
-    assert_eq!(rejected(&snapshot) as usize, enforced);
-    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total") as usize + enforced, 38);
+    assert_eq!((rejected(&snapshot), shadowed(&proxy) + enforced as u64), (38, 38));
     assert!((1..38).contains(&enforced), "{statuses:?}");
     let (proxy, statuses) = overloaded("100%");
     assert_eq!(statuses.iter().filter(|status| **status == 503).count(), 38, "{statuses:?}");
@@ -211,8 +214,7 @@ fn one_slow_response_or_stream_makes_no_mode_reject() {
             assert!(statuses.iter().all(|status| *status == 200), "{mode} {slow} {statuses:?}");
         }
         let snapshot = settle(&proxy);
-        let shadowed = metric(proxy.admission(), "leeward_proxy_shadowed_total");
-        assert_eq!((rejected(&snapshot), shadowed), (0, 0.0), "{mode}");
+        assert_eq!((rejected(&snapshot), shadowed(&proxy)), (0, 0), "{mode}");
     }
 }
 
@@ -240,7 +242,7 @@ fn a_stream_holds_no_place_in_shadow_mode() {
         .collect();
     let mut client = connect(&proxy);
     assert_eq!(client.get("/").head.status(), 200);
-    assert_eq!(metric(proxy.admission(), "leeward_proxy_shadowed_total"), 0.0);
+    assert_eq!(shadowed(&proxy), 0);
     hold.open();
     for stream in &mut streams {
         assert_eq!(stream.exactly(6), Some(b"abcdef".to_vec()));
