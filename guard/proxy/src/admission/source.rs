@@ -95,9 +95,12 @@ impl Source for Admission {
             late: of.late,
             failed: of.failed,
         });
-        let delay = match policy.mode {
-            Mode::Enforce => dispatcher.oldest_wait(now),
-            Mode::Shadow | Mode::Share(_) => state.shadow.dispatcher().oldest_wait(now),
+        let (delay, target) = match policy.mode {
+            Mode::Enforce => (dispatcher.oldest_wait(now), dispatcher.wait_limit(policy.slo)),
+            Mode::Shadow | Mode::Share(_) => {
+                let shadow = state.shadow.dispatcher();
+                (shadow.oldest_wait(now), shadow.wait_limit(policy.slo))
+            }
         };
         let current: Vec<usize> = (0..dispatcher.backends()).filter(|index| !dispatcher.is_removed(*index)).collect();
         let limit = current.iter().map(|index| f64::from(dispatcher.limit(*index))).sum::<f64>();
@@ -115,6 +118,7 @@ impl Source for Admission {
             uptime_ns: now.0,
             unix_ns: unix_ns(),
             slo_ns: policy.slo.0,
+            target_ns: Some(target.0),
             // Its threads execute no requests, so nothing is known of their idleness.
             cores: 0,
             arrived: counts.totals.arrived,

@@ -178,6 +178,19 @@ fn shadow_mode_counts_what_it_would_reject_and_rejects_nothing() {
     assert_eq!(decision.reject_reason.map(|reason| reason.name()), Some("concurrency"));
 }
 
+/// An alert compares the queue with it.
+#[test]
+fn the_wait_that_the_queue_allows_is_its_target() {
+    for mode in ["enforce", "shadow"] {
+        let backend = Backend::echo();
+        let proxy = start(&[backend.address], &format!("mode = \"{mode}\""));
+        connect(&proxy).get("/");
+        let snapshot = settle(&proxy);
+        let target = snapshot.target_ns.expect("a target");
+        assert!((1..=snapshot.slo_ns).contains(&target), "{mode}: {target}");
+    }
+}
+
 #[test]
 fn a_percentage_is_enforced_for_that_share() {
     let (proxy, statuses) = overloaded("50%");
