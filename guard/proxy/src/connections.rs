@@ -10,8 +10,11 @@ use tokio::sync::{Notify, watch};
 pub(crate) enum Phase {
     #[default]
     Serving,
-    /// It accepts no connections. Those that there are end with their next answers; an idle one
-    /// stays until its client closes it or its time-out: a request may be on its way.
+    /// Another process accepts connections instead. Those that there are end with their next
+    /// answers; an idle one stays until its client closes it or its time-out: a request may be on
+    /// its way.
+    HandedOver,
+    /// The same, but nobody accepts connections.
     Draining,
     /// It accepts no connections, and closes idle ones.
     Stopping,

@@ -19,10 +19,16 @@ use leeward_host::sync::{Mutex, lock};
 use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 
 /// Descriptors that are not for clients or backends.
 const SPARE_DESCRIPTORS: u64 = 64;
+/// Longest time for which a proxy that stops waits for requests on idle connections: a request may
+/// be on its way.
+const LAST_REQUESTS: Duration = Duration::from_secs(1);
+/// Interval of looks at whether its threads have ended.
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// A running proxy. Dropping it stops it without waiting for requests in progress.
 pub struct Proxy {
@@ -193,11 +199,16 @@ impl Proxy {
         Ok(kept.into_iter().filter(|(_, differs)| *differs).map(|(key, _)| key).collect())
     }
 
-    /// Accepts no more connections, and ends each with its next answer. Idle ones stay until their
-    /// time-out: a request may be on its way. All of it takes at most `timeouts.stop`.
+    /// Leaves the socket to another process that accepts its connections, and ends each connection
+    /// with its next answer. Idle ones stay until their time-out: a request may be on its way. All
+    /// of it takes at most `timeouts.stop`.
     pub fn begin_draining(&self) {
+        self.drain(Phase::HandedOver);
+    }
+
+    fn drain(&self, phase: Phase) {
         self.workers.iter().for_each(|worker| worker.begin_draining());
-        self.advance(Phase::Draining);
+        self.advance(phase);
     }
 
     /// Whether all connections have ended, after [`Proxy::begin_draining`].
@@ -206,8 +217,15 @@ impl Proxy {
     }
 
     /// Stops: no new connections; waits for requests in progress, at most as long as the settings
-    /// say.
+    /// say, and for a second for those that may be on their way. One that drains has waited.
     pub fn stop(mut self) {
+        if *self.phase.borrow() == Phase::Serving {
+            self.drain(Phase::Draining);
+            let end = Instant::now() + LAST_REQUESTS;
+            while !self.is_drained() && Instant::now() < end {
+                std::thread::sleep(POLL_INTERVAL);
+            }
+        }
         self.advance(Phase::Stopping);
         for thread in self.threads.drain(..) {
             let _ = thread.join();

@@ -57,7 +57,7 @@ impl ThreadContext {
             loop {
                 let accepted = tokio::select! {
                     accepted = listener.accept() => accepted,
-                    () = Phase::Draining.reached(&mut phase) => break,
+                    () = Phase::HandedOver.reached(&mut phase) => break,
                 };
                 match accepted {
                     Ok((socket, peer)) => self.hand_over(socket, peer, &others),
@@ -69,7 +69,7 @@ impl ThreadContext {
                     sleep(ACCEPT_PAUSE).await;
                 }
             }
-            let is_handed_over = *phase.borrow() == Phase::Draining;
+            let is_handed_over = *phase.borrow() == Phase::HandedOver;
             self.accept_last(listener, is_handed_over, &others);
             drop(others);
             self.drain().await;

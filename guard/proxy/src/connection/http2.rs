@@ -79,7 +79,7 @@ pub(super) async fn serve(
     });
     let flags = stream.flags();
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
-    let (mut is_idle, mut is_ending, mut awaited) = (false, false, Some(Phase::Draining));
+    let (mut is_idle, mut is_ending, mut awaited) = (false, false, Some(Phase::HandedOver));
     let mut last_request = Instant::now();
     loop {
         let started = activity.started();
@@ -87,7 +87,7 @@ pub(super) async fn serve(
             last_request = Instant::now();
         }
         let wait = match (is_ending, is_idle) {
-            // A request may be on its way until the client has answered; see `Phase::Draining`.
+            // A request may be on its way until the client has answered; see `Phase::HandedOver`.
             (true, _) if awaited == Some(Phase::Stopping) => timeouts.client,
             (true, _) => GRACE,
             (false, true) => timeouts.client,
@@ -108,7 +108,7 @@ pub(super) async fn serve(
                 return;
             }
             () = awaited.unwrap_or_default().reached(phase), if awaited.is_some() => {
-                awaited = (awaited == Some(Phase::Draining)).then_some(Phase::Stopping);
+                awaited = (awaited == Some(Phase::HandedOver)).then_some(Phase::Stopping);
                 true
             }
             () = streams.are_too_many_cancelled(), if !is_ending => true,

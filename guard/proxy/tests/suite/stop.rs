@@ -29,6 +29,28 @@ fn a_stop_waits_for_requests_in_progress_and_refuses_new_ones() {
     stop.join().unwrap();
 }
 
+/// A client learns of the end with the answer, or it would lose the request that it sends
+/// meanwhile.
+#[test]
+fn a_stop_answers_a_request_that_was_on_its_way() {
+    let backend = Backend::echo();
+    let proxy = start(&[backend.address], "");
+    let address = address(&proxy);
+    let (mut client, mut idle) = (connect(&proxy), connect(&proxy));
+    for client in [&mut client, &mut idle] {
+        assert_eq!(client.get("/first").head.get("connection"), None);
+    }
+    let stop = thread::spawn(move || proxy.stop());
+    until("new connections are refused", || TcpStream::connect(address).is_err());
+    client.send("POST /late HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\r\nabc");
+    let answer = client.answer();
+    assert_eq!((answer.text(), answer.head.get("connection")), ("/late".into(), Some("close".into())));
+    client.closed();
+    // Nothing comes on this one, which does not hold the end up for long.
+    idle.closed();
+    stop.join().unwrap();
+}
+
 #[test]
 fn a_stop_does_not_wait_for_ever() {
     let hold = Hold::default();
