@@ -7,7 +7,7 @@ use crate::certificates::Certificates;
 use crate::connections::{Connections, Phase};
 use crate::error::ProxyError;
 use crate::settings::Settings;
-use crate::thread::ThreadContext;
+use crate::thread::{ThreadContext, event_loop};
 use crate::transport::accept::Acceptor;
 use crate::transport::address::LocalAddress;
 use crate::transport::counts::Counts;
@@ -85,8 +85,6 @@ impl Proxy {
     pub fn start_on(listener: BoundListener, settings: Settings) -> Result<Proxy, ProxyError> {
         let address = listener.address()?;
         check_addresses(&settings, Some(&address))?;
-        let mut settings = limit_connections(settings);
-        settings.threads = settings.threads.max(1);
         let certificates = Certificates::open(&settings)?;
         let counts = Arc::new(Counts::default());
         let accepts = settings.accepts_proxy_protocol;
@@ -96,10 +94,18 @@ impl Proxy {
         let transport = TransportStatus::new(server, client, Arc::clone(&acceptor), Arc::clone(&counts));
         let log = AccessLog::new();
         let sender = log.switch(OpenedLog::open(&settings.access_log)?)?;
+        let mut settings = limit_connections(settings);
+        settings.threads = settings.threads.max(1);
+        let connections = Arc::new(Connections::new(settings.threads, settings.connections));
         let admission = Admission::new(&mut settings);
+        // All that takes descriptors comes before the first thread, and before anybody is told.
+        let event_loops = (0..settings.threads).map(|_| event_loop()).collect::<io::Result<Vec<_>>>()?;
+        let listener = {
+            let _entered = event_loops[0].enter();
+            listener.attach()?
+        };
         let (phase, reached) = watch::channel(Phase::Serving);
         let (loads, loaded) = watch::channel(0);
-        let connections = Arc::new(Connections::new(settings.threads, settings.connections));
         let (mut threads, mut others, mut receivers) = (Vec::new(), Vec::new(), Vec::new());
         for _ in 1..settings.threads {
             let (sender, receiver) = mpsc::unbounded_channel();
@@ -122,11 +128,14 @@ impl Proxy {
             connections: Arc::clone(&connections),
             phase: reached.clone(),
         };
-        let first = context(0);
-        threads.push(spawn(0, move || first.run_first(listener, others, loaded))?);
-        for (index, receiver) in receivers.into_iter().enumerate() {
+        let mut event_loops = event_loops.into_iter();
+        if let Some(event_loop) = event_loops.next() {
+            let first = context(0);
+            threads.push(spawn(0, move || first.run_first(event_loop, listener, others, loaded))?);
+        }
+        for (index, (event_loop, receiver)) in event_loops.zip(receivers).enumerate() {
             let other = context(index + 1);
-            threads.push(spawn(index + 1, move || other.run_other(receiver))?);
+            threads.push(spawn(index + 1, move || other.run_other(event_loop, receiver))?);
         }
         let fixed = FixedSettings { listen: settings.listen, threads: settings.threads };
         let certificates = Mutex::new(certificates);

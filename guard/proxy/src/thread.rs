@@ -7,14 +7,16 @@ use crate::connection::Client;
 use crate::connections::{Connections, Counted, Phase};
 use crate::http::head::Peer;
 use crate::transport::accept::Acceptor;
-use crate::transport::listener::{BoundListener, HandedOver, Listener};
+use crate::transport::listener::{HandedOver, Listener};
 use crate::transport::messages::tell;
 use crate::transport::socket::Socket;
 use crate::transport::status::TransportStatus;
 use crate::worker::Worker;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 
@@ -36,10 +38,22 @@ pub(crate) struct ThreadContext {
     pub(crate) phase: watch::Receiver<Phase>,
 }
 
+/// The event loop of a thread, which takes descriptors: it is made before the thread starts, so
+/// that no proxy runs without one of its threads.
+pub(crate) fn event_loop() -> io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
 impl ThreadContext {
     /// Runs the thread that accepts connections, that ticks, and that watches the backends.
-    pub(crate) fn run_first(self, listener: BoundListener, others: Vec<Sender>, loads: watch::Receiver<u64>) {
-        self.block_on(async {
+    pub(crate) fn run_first(
+        self,
+        event_loop: Runtime,
+        listener: Listener,
+        others: Vec<Sender>,
+        loads: watch::Receiver<u64>,
+    ) {
+        block_on(event_loop, async {
             let admission = self.worker.admission.clone();
             tokio::spawn(async move {
                 let mut ticks = interval(TICK_INTERVAL);
@@ -52,7 +66,6 @@ impl ThreadContext {
             tokio::spawn(report(self.transport.clone(), self.worker.admission.clone()));
             tokio::spawn(health::watch_all(Arc::clone(&self.worker), loads));
             self.close_old_connections();
-            let Ok(listener) = listener.attach() else { return };
             let mut phase = self.phase.clone();
             loop {
                 let accepted = tokio::select! {
@@ -105,8 +118,8 @@ impl ThreadContext {
     }
 
     /// Runs a thread that serves connections which the first one accepts.
-    pub(crate) fn run_other(self, mut clients: mpsc::UnboundedReceiver<(HandedOver, Counted)>) {
-        self.block_on(async {
+    pub(crate) fn run_other(self, event_loop: Runtime, mut clients: mpsc::UnboundedReceiver<(HandedOver, Counted)>) {
+        block_on(event_loop, async {
             self.close_old_connections();
             while let Some(((socket, peer), counted)) = clients.recv().await {
                 if let Ok(socket) = socket.attach() {
@@ -115,17 +128,6 @@ impl ThreadContext {
             }
             self.drain().await;
         });
-    }
-
-    fn block_on(&self, run: impl Future<Output = ()>) {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => {
-                runtime.block_on(run);
-                runtime.shutdown_background();
-            }
-            Err(error) => tell(&format_args!("thread {}: {error}", self.index)),
-        }
     }
 
     /// Closes connections to backends that have waited for long, from now on.
@@ -171,6 +173,11 @@ impl ThreadContext {
             log.record_end();
         }
     }
+}
+
+fn block_on(event_loop: Runtime, run: impl Future<Output = ()>) {
+    event_loop.block_on(run);
+    event_loop.shutdown_background();
 }
 
 /// Tells the operator about certificates and backends, for as long as the proxy runs.

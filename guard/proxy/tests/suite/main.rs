@@ -5,6 +5,7 @@ mod backend_tls;
 mod backends;
 mod certificates;
 mod clients;
+mod descriptors;
 mod framing;
 mod harness;
 mod headers;
