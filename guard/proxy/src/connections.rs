@@ -34,12 +34,14 @@ pub(crate) struct Connections {
     most: AtomicUsize,
     /// Wakes the connection that has slept for longest, when there are too many.
     crowded: Notify,
+    /// Wakes the thread that accepts connections when one has ended.
+    ended: Notify,
 }
 
 impl Connections {
     pub(crate) fn new(threads: usize, most: usize) -> Self {
         let by_thread = (0..threads).map(|_| AtomicUsize::new(0)).collect();
-        Connections { by_thread, most: AtomicUsize::new(most), crowded: Notify::new() }
+        Connections { by_thread, most: AtomicUsize::new(most), crowded: Notify::new(), ended: Notify::new() }
     }
 
     /// Waits until this connection, which sleeps, must make room for another one.
@@ -53,14 +55,25 @@ impl Connections {
         }
     }
 
+    /// Waits until a connection ends, or there may be another number of them.
+    pub(crate) async fn changed(&self) {
+        self.ended.notified().await;
+    }
+
     /// Whether there are as many as there may be.
     pub(crate) fn is_full(&self) -> bool {
-        self.total() >= self.most.load(Ordering::Relaxed)
+        self.total() >= self.most()
+    }
+
+    /// How many there may be.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
     }
 
     /// Changes how many there may be.
     pub(crate) fn set_most(&self, most: usize) {
         self.most.store(most, Ordering::Relaxed);
+        self.ended.notify_one();
     }
 
     /// Connections of one thread.
@@ -101,5 +114,6 @@ impl Counted {
 impl Drop for Counted {
     fn drop(&mut self) {
         self.connections.by_thread[self.index].fetch_sub(1, Ordering::Relaxed);
+        self.connections.ended.notify_one();
     }
 }

@@ -12,6 +12,7 @@ use crate::transport::accept::Acceptor;
 use crate::transport::address::LocalAddress;
 use crate::transport::counts::Counts;
 use crate::transport::listener::BoundListener;
+use crate::transport::messages::tell;
 use crate::transport::socket_file::check_folder;
 use crate::transport::status::TransportStatus;
 use crate::worker::{Configuration, Worker};
@@ -97,7 +98,7 @@ impl Proxy {
         let mut settings = limit_connections(settings);
         settings.threads = settings.threads.max(1);
         let connections = Arc::new(Connections::new(settings.threads, settings.connections));
-        let admission = Admission::new(&mut settings);
+        let admission = Admission::new(&mut settings, &connections);
         // All that takes descriptors comes before the first thread, and before anybody is told.
         let event_loops = (0..settings.threads).map(|_| event_loop()).collect::<io::Result<Vec<_>>>()?;
         let listener = {
@@ -292,8 +293,16 @@ fn limit_connections(mut settings: Settings) -> Settings {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     if let Some(descriptors) = getrlimit(Resource::Nofile).current {
         // Each request may need one to its client and one to its backend.
-        let most = descriptors.saturating_sub(SPARE_DESCRIPTORS) / 2;
-        settings.connections = settings.connections.min(most.max(1) as usize);
+        let most = (descriptors.saturating_sub(SPARE_DESCRIPTORS) / 2).max(1) as usize;
+        let wanted = settings.connections;
+        if wanted > most {
+            let enough = wanted as u64 * 2 + SPARE_DESCRIPTORS;
+            tell(&format_args!(
+                "`connections` is {most} instead of {wanted}: this process may open {descriptors} files; for all, raise \
+                 the hard limit to {enough} (`ulimit -Hn`, or `LimitNOFILE=` of systemd)"
+            ));
+            settings.connections = most;
+        }
     }
     settings
 }

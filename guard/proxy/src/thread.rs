@@ -18,10 +18,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
 
-/// Pause of the listener when there is no descriptor for another connection.
+/// Pause of the listener when there is no descriptor for another connection, and longest one when
+/// there are as many connections as there may be.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
+/// Shortest interval between two messages that there are as many connections as there may be.
+const FULL_INTERVAL: Duration = Duration::from_secs(60);
 /// Connections that are accepted at the end, at most: those in the socket's queue.
 const LAST_ACCEPTED: usize = 4_096;
 
@@ -66,7 +69,7 @@ impl ThreadContext {
             tokio::spawn(report(self.transport.clone(), self.worker.admission.clone()));
             tokio::spawn(health::watch_all(Arc::clone(&self.worker), loads));
             self.close_old_connections();
-            let mut phase = self.phase.clone();
+            let (mut phase, mut was_full) = (self.phase.clone(), None);
             loop {
                 let accepted = tokio::select! {
                     accepted = listener.accept() => accepted,
@@ -77,16 +80,27 @@ impl ThreadContext {
                     // A client that has gone, or no descriptor.
                     Err(_) => sleep(ACCEPT_PAUSE).await,
                 }
-                while self.connections.is_full() && *phase.borrow() == Phase::Serving {
-                    self.connections.make_room();
-                    sleep(ACCEPT_PAUSE).await;
-                }
+                self.wait_for_room(&mut was_full).await;
             }
             let is_handed_over = *phase.borrow() == Phase::HandedOver;
             self.accept_last(listener, is_handed_over, &others);
             drop(others);
             self.drain().await;
         });
+    }
+
+    /// Waits until there may be another connection; `was_full`: when the operator was told last.
+    async fn wait_for_room(&self, was_full: &mut Option<Instant>) {
+        if self.connections.is_full() && was_full.is_none_or(|told| told.elapsed() >= FULL_INTERVAL) {
+            *was_full = Some(Instant::now());
+            let most = self.connections.most();
+            tell(&format_args!("all {most} `connections` are open: idle ones end, and new ones wait for that"));
+        }
+        while self.connections.is_full() && *self.phase.borrow() == Phase::Serving {
+            self.connections.make_room();
+            // A client may take its time to end its connection; then another idle one goes, too.
+            let _ = timeout(ACCEPT_PAUSE, self.connections.changed()).await;
+        }
     }
 
     /// Accepts the connections in the socket's queue, which its closing would reset.

@@ -17,6 +17,7 @@ mod source;
 
 use crate::backend::address::BackendAddress;
 use crate::backend::report::BackendReport;
+use crate::connections::Connections;
 use crate::settings::Settings;
 use crate::transport::messages::tell;
 use counts::Counts;
@@ -51,6 +52,8 @@ type Token = oneshot::Sender<Result<Slot, Refusal>>;
 pub(crate) struct Inner {
     began: Time,
     threads: usize,
+    /// Of clients, for metrics.
+    connections: Arc<Connections>,
     state: Mutex<State>,
     ring: DecisionRing,
     tenants: Tenants,
@@ -97,7 +100,7 @@ pub(crate) enum Admitted {
 
 impl Admission {
     /// Creates the queue, and numbers the rules.
-    pub(crate) fn new(settings: &mut Settings) -> Self {
+    pub(crate) fn new(settings: &mut Settings, connections: &Arc<Connections>) -> Self {
         let mut policy = Policy::new(settings);
         policy.number(&mut settings.rules);
         let state = State {
@@ -112,6 +115,7 @@ impl Admission {
         Admission(Arc::new(Inner {
             began: clock::process(),
             threads: settings.threads,
+            connections: Arc::clone(connections),
             state: Mutex::new(state),
             ring: DecisionRing::new(RING_CAPACITY),
             tenants: Tenants::new(settings.threads),

@@ -49,11 +49,14 @@ impl Admission {
         family("leeward_proxy_backend_sojourn_seconds", "Mean time of a request at the backend.", &|index| {
             of.mean_sojourn(index).as_secs_f64().to_string()
         });
-        let _ = writeln!(
-            text,
-            "# HELP leeward_proxy_queued Requests that wait.\n# TYPE leeward_proxy_queued gauge\nleeward_proxy_queued {}",
-            of.queued()
-        );
+        let gauges = [
+            ("queued", "Requests that wait.", of.queued()),
+            ("connection_limit", "Most open connections of clients.", self.0.connections.most()),
+        ];
+        for (name, help, value) in gauges {
+            let name = format!("leeward_proxy_{name}");
+            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+        }
         let counters = [
             ("retries", "Times that a request was sent again which a backend may have seen.", state.counts.retries),
             ("shadowed", "Requests that would have been rejected, had it been enforced.", state.counts.totals.shadowed),
@@ -133,6 +136,7 @@ impl Source for Admission {
             in_flight_by_class: counts.by_class.in_flight(),
             answers: merge(answers.collect()),
             tenants: TenantUsage::from_tenants(&inner.tenants),
+            connections: Some(inner.connections.total() as u64),
             delay_ns: delay.0,
             standing_ns: delay.0,
             concurrency_limit: (limit < f64::from(NO_LIMIT)).then_some(limit),

@@ -1,14 +1,15 @@
 //! Clients that go away, are slow, or never read: their places and connections are freed. Does not
 //! contain backends that fail.
 
-use crate::harness::{Backend, Hold, connect, metric, queued, rejected, settle, start};
+use crate::harness::{Backend, Hold, Wire, connect, metric, queued, rejected, settle, start};
 use leeward_observe::Source;
+use leeward_testkit::require::retry_if_busy;
 use leeward_testkit::wait::until;
 use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_client_that_goes_away_leaves_the_queue() {
@@ -293,4 +294,30 @@ fn no_more_connections_than_the_settings_allow_are_served() {
         assert_eq!(client.answer().text(), "/");
     }
     assert_eq!(settle(&proxy).completed, 6);
+}
+
+/// Browsers stay connected: a proxy that is full of them takes new ones as fast as they come, not
+/// at an interval of its own.
+#[test]
+fn idle_connections_make_room_at_once() {
+    retry_if_busy(|| {
+        let backend = Backend::echo();
+        let proxy = start(&[backend.address], "connections = 200");
+        let ask = || {
+            let mut client = connect(&proxy);
+            assert_eq!(client.get("/").text(), "/");
+            client
+        };
+        let mut clients: Vec<Wire> = (0..199).map(|_| ask()).collect();
+        assert_eq!(proxy.admission().snapshot().connections, Some(199));
+        assert_eq!(metric(proxy.admission(), "leeward_proxy_connection_limit"), 200.0);
+        // A connection sleeps, and may end, after some time without requests.
+        sleep(Duration::from_millis(1_000));
+        let began = Instant::now();
+        clients.extend((0..150).map(|_| ask()));
+        let took = began.elapsed();
+        let open = proxy.admission().snapshot().connections;
+        assert!(open.is_some_and(|open| open <= 200), "{open:?}");
+        if took < Duration::from_secs(1) { Ok(()) } else { Err(format!("150 clients took {took:?}")) }
+    });
 }

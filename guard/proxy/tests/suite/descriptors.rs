@@ -1,7 +1,9 @@
 //! A process that may open few files: what the operator is told, and when the proxy does not start.
 //! Does not contain clients.
 
-use crate::harness::{start_with, text};
+use crate::harness::{Backend, connect, start_with, text};
+use leeward_observe::Source;
+use leeward_testkit::wait::until;
 use std::process::Command;
 
 /// Set in a process that runs one of these tests under a limit of its own.
@@ -19,6 +21,25 @@ fn limited(descriptors: u32, test: &str) -> Option<String> {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{said}{}", String::from_utf8_lossy(&output.stdout));
     Some(said)
+}
+
+#[test]
+fn the_operator_is_told_of_fewer_connections_and_when_all_are_open() {
+    let Some(said) = limited(70, "the_operator_is_told_of_fewer_connections_and_when_all_are_open") else {
+        let backend = Backend::echo();
+        let proxy = start_with(&text(&[backend.address], "connections = 500")).expect("a proxy");
+        for _ in 0..3 {
+            // Each time, the only connections that there may be are open, and then one ends.
+            let mut clients = [connect(&proxy), connect(&proxy), connect(&proxy)];
+            clients.iter_mut().for_each(|client| assert_eq!(client.get("/").text(), "/"));
+            drop(clients);
+            until("they have ended", || proxy.admission().snapshot().connections == Some(0));
+        }
+        return;
+    };
+    assert_eq!(said.matches("`connections` is 3 instead of 500").count(), 1, "{said}");
+    assert!(said.contains("70 files") && said.contains("to 1064"), "{said}");
+    assert_eq!(said.matches("all 3 `connections` are open").count(), 1, "once a minute: {said}");
 }
 
 #[test]
