@@ -1,5 +1,6 @@
 //! A deterministic discrete-event simulator of a proxy in front of one backend. Concurrency limits
-//! (`leeward-concurrency`) are judged in it against the best static number of each case.
+//! (`leeward-concurrency`) are judged in it against the best static number of each case. Several
+//! backends, of which some fail, show the choice among them.
 //!
 //! For authors of concurrency limits. Entry points: [`case::Case`], [`benchmark::play`] and
 //! [`benchmark::best_static`].

@@ -1,5 +1,5 @@
-//! The proxy: the queue of the real one ([`Dispatcher`]) in front of one backend. Does not contain
-//! the queue, the limit or the backend.
+//! The proxy: the queue of the real one ([`Dispatcher`]) in front of one backend, or of several
+//! equal ones. Does not contain the queue, the limit or the backend.
 
 use crate::backend::{Backend, Work};
 use crate::case::{Case, Feature, Schedule};
@@ -8,6 +8,7 @@ use leeward_concurrency::{ConcurrencyLimit, Outcome, TICK};
 use leeward_core::units::{Nanos, Tenant, Time};
 use leeward_workload::ArrivalStream;
 use leeward_workload::rng::{Purpose, Rng};
+use std::collections::VecDeque;
 
 /// Result of a run, of the requests that arrived in the measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, serde::Serialize, serde::Deserialize)]
@@ -44,9 +45,13 @@ struct Proxy<'a> {
     dispatcher: Dispatcher<Waiting>,
     /// What became of requests that waited.
     done: Vec<Dispatch<Waiting>>,
-    backend: Backend,
-    /// Arrival and dispatch of each request at the backend.
-    dispatched: Vec<(Time, Time)>,
+    backends: Vec<Backend>,
+    /// Arrival and dispatch of each request at each backend.
+    dispatched: Vec<Vec<(Time, Time)>>,
+    faults: &'a [Fault],
+    /// Requests that fail: when, where, and when they were sent.
+    failing: VecDeque<(Time, usize, Time)>,
+    fault_rng: Rng,
     schedule: Schedule,
     latencies: Vec<u64>,
     result: RunResult,
@@ -65,12 +70,32 @@ pub struct Slot {
     pub good: u64,
     /// Requests that were rejected.
     pub rejected: u64,
+    /// Requests that failed.
+    pub failed: u64,
     /// The limit at the end.
     pub limit: u32,
 }
 
 /// Length of a slot.
 pub const SLOT: Nanos = Nanos::from_millis(100);
+
+/// A fault of one backend: requests that are sent to it fail soon, and are no load for it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Fault {
+    /// Number of the backend.
+    pub backend: usize,
+    /// Beginning.
+    pub from: Nanos,
+    /// End.
+    pub to: Nanos,
+    /// Share of the requests that fail.
+    pub share: f64,
+}
+
+/// Time after which a request fails.
+const FAILURE_TIME: Nanos = Nanos::from_micros(200);
+/// Interval between two checks of a backend that is not up.
+const CHECK_INTERVAL: Nanos = Nanos::from_secs(1);
 
 /// Plays a case with a limit. The same arguments give the same result.
 pub fn run(case: &Case, limit: Box<dyn ConcurrencyLimit>, seed: u64) -> RunResult {
@@ -79,15 +104,28 @@ pub fn run(case: &Case, limit: Box<dyn ConcurrencyLimit>, seed: u64) -> RunResul
 
 /// Plays a case with a limit; returns what happened over time, too.
 pub fn timeline(case: &Case, limit: Box<dyn ConcurrencyLimit>, seed: u64) -> (RunResult, Vec<Slot>) {
+    several(case, vec![limit], &[], seed)
+}
+
+/// Plays a case before as many backends as there are limits; each has the capacity of the case.
+pub fn several(
+    case: &Case,
+    limits: Vec<Box<dyn ConcurrencyLimit>>,
+    faults: &[Fault],
+    seed: u64,
+) -> (RunResult, Vec<Slot>) {
     let schedule = case.schedule();
     let settings = DispatchSettings { objective: case.objective, capacity: CAPACITY, capacity_bytes: usize::MAX };
     let mut proxy = Proxy {
         case,
         now: Time::ZERO,
-        dispatcher: Dispatcher::new(settings, vec![limit]),
+        backends: limits.iter().map(|_| Backend::new(case)).collect(),
+        dispatched: vec![Vec::new(); limits.len()],
+        dispatcher: Dispatcher::new(settings, limits),
         done: Vec::new(),
-        backend: Backend::new(case),
-        dispatched: Vec::new(),
+        faults,
+        failing: VecDeque::new(),
+        fault_rng: Rng::new(seed, Purpose::Kinds),
         schedule,
         latencies: Vec::new(),
         result: RunResult::default(),
@@ -114,16 +152,20 @@ impl Proxy<'_> {
         let (mut limits, mut ticks) = (0.0, 0.0);
         loop {
             // The backend's times have fractions of a nanosecond; an event is due in its whole one.
-            let next_end = Time(self.backend.next_time() as u64);
-            let now = next_end.min(next_arrival).min(next_tick);
+            let times = self.backends.iter().map(|backend| Time(backend.next_time() as u64)).enumerate();
+            let (backend, next_end) = times.min_by_key(|(_, at)| *at).unwrap_or((0, Time::NEVER));
+            let next_failure = self.failing.front().map_or(Time::NEVER, |(at, ..)| *at);
+            let now = next_end.min(next_failure).min(next_arrival).min(next_tick);
             if now > end {
                 break;
             }
             self.now = now;
             if next_end == now {
-                if let Some(job) = self.backend.step() {
-                    self.finish(job);
+                if let Some(job) = self.backends[backend].step() {
+                    self.finish(backend, job);
                 }
+            } else if next_failure == now {
+                self.fail();
             } else if next_arrival == now {
                 next_arrival = arrivals.next().unwrap_or(Time::NEVER);
                 let work = self.draw(&mut service_rng, &mut path_rng);
@@ -133,6 +175,9 @@ impl Proxy<'_> {
             } else {
                 next_tick = now + TICK;
                 self.dispatcher.tick(now, None, &mut self.done);
+                if now.0.is_multiple_of(CHECK_INTERVAL.0) {
+                    self.check();
+                }
                 self.begin_dispatched();
                 self.slot().limit = self.dispatcher.limit(0);
                 if self.is_measured(now) {
@@ -174,38 +219,58 @@ impl Proxy<'_> {
             bytes: 0,
         };
         match self.dispatcher.arrive(self.now, &request, || waiting, &mut self.done) {
-            Arrival::Sent(_) => self.begin(waiting),
+            Arrival::Sent(backend) => self.begin(backend, waiting),
             Arrival::Queued(_) => {}
             Arrival::Rejected(_) => self.slot().rejected += 1,
         }
         self.begin_dispatched();
     }
 
+    /// Tries the backends again that are not up.
+    fn check(&mut self) {
+        for backend in 0..self.backends.len() {
+            if !self.dispatcher.is_up(backend) {
+                self.dispatcher.set_up(self.now, backend, true, &mut self.done);
+            }
+        }
+    }
+
     /// Sends the requests to the backend that have waited for it.
     fn begin_dispatched(&mut self) {
         for Dispatch { token, result } in std::mem::take(&mut self.done) {
             match result {
-                Ok(_) => self.begin(token),
+                Ok(backend) => self.begin(backend, token),
                 Err(_) => self.slot().rejected += 1,
             }
         }
     }
 
-    fn begin(&mut self, request: Waiting) {
-        let job = self.backend.begin(self.now.0 as f64, request.work) as usize;
-        if job >= self.dispatched.len() {
-            self.dispatched.resize(job + 1, (Time::ZERO, Time::ZERO));
+    fn begin(&mut self, backend: usize, request: Waiting) {
+        let at = self.now.since(Time::ZERO);
+        let fault = self.faults.iter().find(|fault| fault.backend == backend && fault.from <= at && at < fault.to);
+        if fault.is_some_and(|fault| self.fault_rng.unit() < fault.share) {
+            return self.failing.push_back((self.now + FAILURE_TIME, backend, self.now));
         }
-        self.dispatched[job] = (request.arrived, self.now);
+        let job = self.backends[backend].begin(self.now.0 as f64, request.work) as usize;
+        let dispatched = &mut self.dispatched[backend];
+        if job >= dispatched.len() {
+            dispatched.resize(job + 1, (Time::ZERO, Time::ZERO));
+        }
+        dispatched[job] = (request.arrived, self.now);
     }
 
-    fn finish(&mut self, job: u32) {
-        let (arrived, dispatched) = self.dispatched[job as usize];
+    /// Ends the request that fails now.
+    fn fail(&mut self) {
+        if let Some((now, backend, dispatched)) = self.failing.pop_front() {
+            self.slot().failed += 1;
+            self.answer(backend, &Answer { now, dispatched, outcome: Outcome::Failed });
+        }
+    }
+
+    fn finish(&mut self, backend: usize, job: u32) {
+        let (arrived, dispatched) = self.dispatched[backend][job as usize];
         let (now, outcome) = (self.now, Outcome::Completed);
-        self.dispatcher.answer(0, &Answer { now, dispatched, outcome });
-        self.dispatcher.charge(3, Tenant::DEFAULT, now.since(dispatched));
-        self.dispatcher.release(now, 0, &mut self.done);
-        self.begin_dispatched();
+        self.answer(backend, &Answer { now, dispatched, outcome });
         self.slot().good += u64::from(now.since(arrived) <= self.case.objective);
         if self.is_measured(arrived) {
             let latency = now.since(arrived);
@@ -215,6 +280,15 @@ impl Proxy<'_> {
                 self.latencies.push(latency.0);
             }
         }
+    }
+
+    /// Tells the queue that a request has ended.
+    fn answer(&mut self, backend: usize, answer: &Answer) {
+        self.dispatcher.judge(backend, answer);
+        self.dispatcher.answer(backend, answer);
+        self.dispatcher.charge(3, Tenant::DEFAULT, answer.now.since(answer.dispatched));
+        self.dispatcher.release(answer.now, backend, &mut self.done);
+        self.begin_dispatched();
     }
 
     /// The slot of now.

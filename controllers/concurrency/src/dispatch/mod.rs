@@ -3,12 +3,14 @@
 //!
 //! - [`Dispatcher`]: the queue, the backends and their limits.
 //! - `order`: the order of the waiting requests. `pool`: places at backends that share one limit.
+//! - `failures`: backends that get no requests.
 //! - `reconfigure`: changes of settings, limits and backends while requests are there.
 //! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a
 //!   proxy that holds nothing back.
 //!
 //! Does not contain sockets, threads or wakers.
 
+mod failures;
 mod order;
 mod pool;
 mod reconfigure;
@@ -16,6 +18,7 @@ pub mod shadow;
 mod wait_bound;
 
 use crate::{ConcurrencyLimit, Outcome, Response};
+use failures::{Failures, State};
 use leeward_core::units::{Nanos, Tenant, Time};
 pub use order::QueueKey;
 use order::WaitQueue;
@@ -98,9 +101,25 @@ pub struct Answer {
 struct Backend {
     pool: usize,
     in_flight: u32,
-    is_up: bool,
+    state: State,
+    failures: Failures,
     /// Whether it gets no more requests. Its place in the list is used again.
     is_removed: bool,
+}
+
+impl Backend {
+    fn new(pool: usize) -> Self {
+        Backend { pool, in_flight: 0, state: State::Up, failures: Failures::default(), is_removed: false }
+    }
+
+    /// Whether it gets requests, if it is not removed.
+    fn is_open(&self) -> bool {
+        match self.state {
+            State::Up => true,
+            State::Probed(most) => self.in_flight <= most,
+            State::Down | State::Ejected => false,
+        }
+    }
 }
 
 /// Waiting requests, and the places at backends. `T` is the owner's token of a waiting request.
@@ -112,6 +131,8 @@ pub struct Dispatcher<T> {
     /// Whether all backends are in the first pool; else each is in the one of its number.
     is_shared: bool,
     wait_bound: WaitBound,
+    /// Successes of all backends.
+    successes: u64,
     /// Whether a request was rejected since the last tick: then places are not free for want of
     /// requests, even if the queue is empty at times.
     has_rejected: bool,
@@ -131,16 +152,14 @@ const MOST_SPARE: usize = 8;
 impl<T> Dispatcher<T> {
     /// Creates a dispatcher in front of backends with a limit each.
     pub fn new(settings: DispatchSettings, limits: Vec<Box<dyn ConcurrencyLimit>>) -> Self {
-        let backends =
-            (0..limits.len()).map(|pool| Backend { pool, in_flight: 0, is_up: true, is_removed: false }).collect();
+        let backends = (0..limits.len()).map(Backend::new).collect();
         Self::with_backends(settings, limits, backends, false)
     }
 
     /// Creates a dispatcher in front of `backends` backends which share one resource, so that one
     /// limit holds for their sum.
     pub fn shared(settings: DispatchSettings, limit: Box<dyn ConcurrencyLimit>, backends: usize) -> Self {
-        let backends = vec![Backend { pool: 0, in_flight: 0, is_up: true, is_removed: false }; backends];
-        Self::with_backends(settings, vec![limit], backends, true)
+        Self::with_backends(settings, vec![limit], vec![Backend::new(0); backends], true)
     }
 
     fn with_backends(
@@ -152,7 +171,17 @@ impl<T> Dispatcher<T> {
         assert!(!backends.is_empty(), "there is at least one backend");
         let pools = limits.into_iter().map(Pool::new).collect();
         let (queue, wait_bound) = (WaitQueue::default(), WaitBound::default());
-        Dispatcher { settings, queue, pools, backends, is_shared, wait_bound, has_rejected: false, next: 0 }
+        Dispatcher {
+            settings,
+            queue,
+            pools,
+            backends,
+            is_shared,
+            wait_bound,
+            successes: 0,
+            has_rejected: false,
+            next: 0,
+        }
     }
 
     /// Takes a request: sends it, queues it under the token, or rejects it. A full queue may reject
@@ -237,26 +266,16 @@ impl<T> Dispatcher<T> {
         self.fill(now, done);
     }
 
-    /// Marks a backend as reachable or not. If none is reachable, requests go to all of them.
-    pub fn set_up(&mut self, now: Time, backend: usize, is_up: bool, done: &mut Vec<Dispatch<T>>) {
-        self.backends[backend].is_up = is_up;
-        self.fill(now, done);
-    }
-
-    /// Whether a backend is marked as reachable.
-    pub fn is_up(&self, backend: usize) -> bool {
-        self.backends[backend].is_up
-    }
-
     /// The reachable backend with the fewest requests, without regard to limits; not `except`, if
     /// there is another.
     pub fn least_loaded(&self, except: Option<usize>) -> usize {
         let any_up = self.any_up();
         let key = |index: &usize| {
             let backend = &self.backends[*index];
-            (backend.is_removed, Some(*index) == except, any_up && !backend.is_up, backend.in_flight)
+            (backend.is_removed, Some(*index) == except, any_up && !backend.is_open(), backend.in_flight)
         };
-        (0..self.backends.len()).min_by_key(key).unwrap_or(0)
+        let count = self.backends.len();
+        (0..count).map(|step| (self.next + step) % count).min_by_key(key).unwrap_or(0)
     }
 
     /// Gives a place at a backend to a request, without regard to the limit.
@@ -362,7 +381,7 @@ impl<T> Dispatcher<T> {
     }
 
     fn any_up(&self) -> bool {
-        self.backends.iter().any(|backend| backend.is_up && !backend.is_removed)
+        self.backends.iter().any(|backend| backend.is_open() && !backend.is_removed)
     }
 
     /// The backend with the largest share of free places; of equal ones the one with the fewest
@@ -375,7 +394,7 @@ impl<T> Dispatcher<T> {
             let index = (self.next + step) % count;
             let backend = &self.backends[index];
             let pool = &self.pools[backend.pool];
-            let is_aside = backend.is_removed || (any_up && count > 1 && !backend.is_up);
+            let is_aside = backend.is_removed || (any_up && count > 1 && !backend.is_open());
             if pool.in_flight() >= pool.limit() || is_aside {
                 continue;
             }

@@ -13,7 +13,7 @@ impl<T> Dispatcher<T> {
         let is_vacant = |backend: &Backend| backend.is_removed && backend.in_flight == 0;
         let index = self.backends.iter().position(is_vacant).unwrap_or(self.backends.len());
         let pool = if self.is_shared { 0 } else { index };
-        let backend = Backend { pool, in_flight: 0, is_up: true, is_removed: false };
+        let backend = Backend::new(pool);
         match self.backends.get_mut(index) {
             Some(vacant) => *vacant = backend,
             None => self.backends.push(backend),
@@ -38,7 +38,7 @@ impl<T> Dispatcher<T> {
     /// Takes a removed backend back, some of whose requests may be in flight.
     pub fn restore_backend(&mut self, now: Time, backend: usize, limit: Box<dyn ConcurrencyLimit>) {
         let of = &mut self.backends[backend];
-        (of.is_removed, of.is_up) = (false, true);
+        *of = Backend { in_flight: of.in_flight, ..Backend::new(of.pool) };
         if !self.is_shared {
             self.pools[of.pool] = Pool::begin(now, limit, of.in_flight);
         }

@@ -45,6 +45,8 @@ enum Step {
     },
     /// An answer to the request of this number, modulo those at the backends, and its end.
     Answer(usize),
+    /// A failure of it, and its end.
+    Fail(usize),
     /// The end of a request without an answer.
     Abandon(usize),
     Leave(usize),
@@ -58,6 +60,7 @@ fn step() -> impl Strategy<Value = Step> {
         6 => (0u8..10, 0u32..4, prop::option::of(0u64..80), 0usize..900)
             .prop_map(|(class, tenant, timeout_ms, bytes)| Step::Arrive { class, tenant, timeout_ms, bytes }),
         4 => any::<usize>().prop_map(Step::Answer),
+        2 => any::<usize>().prop_map(Step::Fail),
         1 => any::<usize>().prop_map(Step::Abandon),
         1 => any::<usize>().prop_map(Step::Leave),
         1 => any::<usize>().prop_map(Step::Begin),
@@ -189,11 +192,13 @@ impl Model {
                     Arrival::Rejected(_) => assert!(self.results.insert(number)),
                 }
             }
-            Step::Answer(which) | Step::Abandon(which) if !self.sent.is_empty() => {
+            Step::Answer(which) | Step::Fail(which) | Step::Abandon(which) if !self.sent.is_empty() => {
                 let backend = self.sent.swap_remove(which % self.sent.len());
-                if matches!(step, Step::Answer(_)) {
+                if !matches!(step, Step::Abandon(_)) {
                     let dispatched = Time(self.now.0 - SOJOURN.0);
-                    let answer = Answer { now: self.now, dispatched, outcome: Outcome::Completed };
+                    let outcome = if matches!(step, Step::Fail(_)) { Outcome::Failed } else { Outcome::Completed };
+                    let answer = Answer { now: self.now, dispatched, outcome };
+                    self.dispatcher.judge(backend, &answer);
                     self.dispatcher.answer(backend, &answer);
                     self.dispatcher.charge((which % 8) as u8, Tenant((which % 4) as u32), SOJOURN);
                     self.has_answers = true;
@@ -220,13 +225,13 @@ impl Model {
             Step::SetUp(backend, is_up) => {
                 let backend = backend % self.dispatcher.backends();
                 self.dispatcher.set_up(self.now, backend, is_up, &mut done);
-                assert_eq!(self.dispatcher.is_up(backend), is_up);
+                assert!(is_up || !self.dispatcher.is_up(backend));
             }
             Step::Tick(ms) => {
                 self.now += Nanos::from_millis(ms);
                 self.dispatcher.tick(self.now, None, &mut done);
             }
-            Step::Answer(_) | Step::Abandon(_) | Step::Leave(_) => {}
+            Step::Answer(_) | Step::Fail(_) | Step::Abandon(_) | Step::Leave(_) => {}
         }
         self.take(done);
         self.check();
@@ -389,4 +394,70 @@ fn a_long_queue_of_others_refuses_no_important_request() {
     }
     let arrivals = (0..40).map(|_| arrive(&mut dispatcher, now, 0, &mut done));
     assert!(arrivals.into_iter().any(|arrival| arrival == Arrival::Rejected(Refusal::Wait)), "in time at the least");
+}
+
+/// Ends a request at a backend, which fails at once or answers.
+fn end(dispatcher: &mut Dispatcher<()>, now: Time, backend: usize, outcome: Outcome) {
+    dispatcher.judge(backend, &Answer { now, dispatched: Time(now.0 - 1_000), outcome });
+    dispatcher.release(now, backend, &mut Vec::new());
+}
+
+/// A backend that fails while the other does not, with a request that hangs.
+fn ejected() -> Dispatcher<()> {
+    let settings = DispatchSettings { objective: OBJECTIVE, capacity: CAPACITY, capacity_bytes: BYTES };
+    let limit = || -> Box<dyn ConcurrencyLimit> { Box::new(Stepping { limits: vec![4], at: 0 }) };
+    let mut dispatcher = Dispatcher::new(settings, vec![limit(), limit()]);
+    dispatcher.begin(Time::ZERO, 0);
+    for turn in 0..20 {
+        let outcomes = [Outcome::Failed, Outcome::Completed];
+        for (backend, outcome) in outcomes.into_iter().enumerate() {
+            dispatcher.begin(Time(turn), backend);
+            end(&mut dispatcher, Time(1_000 + turn), backend, outcome);
+        }
+    }
+    assert_eq!((dispatcher.is_up(0), dispatcher.is_up(1)), (false, true));
+    dispatcher
+}
+
+#[test]
+fn a_backend_that_was_ejected_is_tried_by_one_request_at_a_time() {
+    let mut dispatcher = ejected();
+    let now = Time(2_000_000);
+    let sent = |dispatcher: &mut Dispatcher<()>| {
+        let request = QueuedRequest { arrived: now, timeout: Nanos::MAX, class: 3, tenant: Tenant::DEFAULT, bytes: 1 };
+        match dispatcher.arrive(now, &request, || (), &mut Vec::new()) {
+            Arrival::Sent(backend) => backend,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(sent(&mut dispatcher), 1);
+    // The hanging request is no trial, nor does it prevent one.
+    dispatcher.set_up(now, 0, true, &mut Vec::new());
+    assert_eq!([(); 3].map(|()| sent(&mut dispatcher)), [0, 1, 1]);
+    assert!(!dispatcher.is_up(0), "it has not answered");
+    assert_eq!(dispatcher.least_loaded(None), 1);
+    // Nor does a trial that hangs, too, prevent the next one.
+    dispatcher.set_up(now, 0, true, &mut Vec::new());
+    assert_eq!(sent(&mut dispatcher), 0);
+    end(&mut dispatcher, now, 0, Outcome::Failed);
+    assert_eq!(sent(&mut dispatcher), 1);
+    dispatcher.set_up(now, 0, true, &mut Vec::new());
+    assert_eq!(sent(&mut dispatcher), 0);
+    end(&mut dispatcher, now, 0, Outcome::Completed);
+    assert!(dispatcher.is_up(0));
+}
+
+/// One that is slow keeps its places, and gets no more than its share.
+#[test]
+fn failures_that_come_late_eject_no_backend() {
+    let mut dispatcher = ejected();
+    let now = Time::ZERO + OBJECTIVE * 3;
+    dispatcher.set_up(now, 0, true, &mut Vec::new());
+    end(&mut dispatcher, now, 0, Outcome::Completed);
+    for _ in 0..100 {
+        let dispatched = Time::ZERO + OBJECTIVE;
+        assert!(!dispatcher.judge(0, &Answer { now, dispatched, outcome: Outcome::Failed }));
+        end(&mut dispatcher, now, 1, Outcome::Completed);
+    }
+    assert!(dispatcher.is_up(0));
 }

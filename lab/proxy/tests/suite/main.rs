@@ -1,7 +1,8 @@
 //! Tests of the simulated proxy against queueing theory, the bar of `knee` over drawn cases, its
-//! recovery, and random histories.
+//! recovery, faults of some of several backends, and random histories.
 
 mod bar;
+mod faults;
 mod recovery;
 mod support;
 mod swarm;
