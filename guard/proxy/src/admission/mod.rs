@@ -24,7 +24,7 @@ use counts::Counts;
 pub(crate) use hang::HangWatch;
 use leeward_concurrency::TICK;
 use leeward_concurrency::dispatch::shadow::ShadowQueue;
-use leeward_concurrency::dispatch::{Arrival, Dispatch, Dispatcher, QueueKey, QueuedRequest, Refusal};
+use leeward_concurrency::dispatch::{Answer, Arrival, Dispatch, Dispatcher, QueueKey, QueuedRequest, Refusal};
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use leeward_gate::{Decision, DecisionReason, Mode, Rejection, RequestInfo};
 use leeward_host::FastRng;
@@ -39,6 +39,9 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::sync::oneshot;
+
+/// Why a backend is ejected.
+const FAILS: &str = "most of its requests fail, and those of others do not";
 
 /// Interval between two calls of [`Admission::tick`].
 pub(crate) const TICK_INTERVAL: Duration = Duration::from_nanos(TICK.0);
@@ -87,6 +90,17 @@ pub(crate) struct BackendSlot {
 impl BackendSlot {
     pub(crate) fn new(address: &BackendAddress) -> Self {
         BackendSlot { address: address.clone(), is_removed: false, is_new: true, report: BackendReport::default() }
+    }
+}
+
+impl State {
+    /// Takes note of whether a backend answers; returns whether the operator is to be told.
+    fn judge(&mut self, backend: usize, answer: &Answer) -> bool {
+        let has_changed = self.dispatcher.judge(backend, answer);
+        if let (true, Some(slot)) = (has_changed, self.backends.get_mut(backend)) {
+            slot.report.record(FAILS.into());
+        }
+        has_changed
     }
 }
 

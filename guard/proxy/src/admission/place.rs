@@ -181,13 +181,10 @@ impl Stream {
     }
 
     /// Whether its answer says nothing about the backend's speed: that of a stream, of a request
-    /// that the others have overtaken, or that the client has not sent.
+    /// that the others have overtaken, or that the client has not sent yet.
     fn says_nothing(&self) -> bool {
         let is_set = |flag: &AtomicBool| flag.load(Ordering::Relaxed);
-        self.open_call().is_some()
-            || is_set(&self.is_hung)
-            || is_set(&self.is_uploading)
-            || self.client_failure().is_some()
+        self.open_call().is_some() || is_set(&self.is_hung) || is_set(&self.is_uploading)
     }
 
     /// Records that the client failed to send the request.
@@ -291,9 +288,20 @@ impl Place {
         (self.slot.backend, self.slot.dispatched) = (backend, now);
     }
 
+    /// Records that its backend has failed, for it goes to another one.
+    pub(crate) fn record_failure(&self) {
+        let (now, dispatched, outcome) = (self.admission().now(), self.slot.dispatched(), concurrency::Outcome::Failed);
+        let mut state = lock(&self.admission().0.state);
+        let has_changed = state.judge(self.slot.backend(), &Answer { now, dispatched, outcome });
+        drop(state);
+        if has_changed {
+            self.admission().report_backends();
+        }
+    }
+
     /// Records the time of the answer, once: the time from which the law learns.
     pub(crate) fn record_answer(&mut self, now: Time, outcome: Outcome) {
-        if std::mem::replace(&mut self.has_answer, true) || self.slot.stream.says_nothing() {
+        if std::mem::replace(&mut self.has_answer, true) || self.slot.stream.client_failure().is_some() {
             return;
         }
         let of = match outcome {
@@ -308,11 +316,21 @@ impl Place {
             dispatched: self.slot.dispatched().max(Time(self.slot.stream.sent.load(Ordering::Relaxed))).min(now),
             outcome: of,
         };
-        self.cost = now.since(answer.dispatched);
+        let says_nothing = self.slot.stream.says_nothing();
+        if !says_nothing {
+            self.cost = now.since(answer.dispatched);
+        }
         let mut state = lock(&self.admission().0.state);
-        state.dispatcher.answer(self.slot.backend(), &answer);
-        if let Some(number) = self.slot.stream.shadow_number {
-            state.shadow.answer(number, &answer);
+        let has_changed = state.judge(self.slot.backend(), &answer);
+        if !says_nothing {
+            state.dispatcher.answer(self.slot.backend(), &answer);
+            if let Some(number) = self.slot.stream.shadow_number {
+                state.shadow.answer(number, &answer);
+            }
+        }
+        drop(state);
+        if has_changed {
+            self.admission().report_backends();
         }
     }
 

@@ -43,7 +43,7 @@ impl Admission {
             }
         });
         family("leeward_proxy_backend_in_flight", "Requests at the backend.", &|index| of.in_flight(index).to_string());
-        family("leeward_proxy_backend_up", "1 if the backend is reachable.", &|index| {
+        family("leeward_proxy_backend_up", "1 if the backend is not set aside.", &|index| {
             u8::from(of.is_up(index)).to_string()
         });
         family("leeward_proxy_backend_sojourn_seconds", "Mean time of a request at the backend.", &|index| {

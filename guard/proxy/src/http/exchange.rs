@@ -154,6 +154,9 @@ impl Exchange<'_> {
                     request = copy;
                     (has_moved, needs_new) = (true, true);
                     if has_others {
+                        if let Some(place) = &place {
+                            place.record_failure();
+                        }
                         backend = self.elsewhere(&mut place, backend);
                     }
                 }

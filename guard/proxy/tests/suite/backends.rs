@@ -2,6 +2,7 @@
 
 use crate::harness::{Backend, Hold, address, connect, metric, settle, start};
 use leeward_observe::Source;
+use leeward_proxy::Proxy;
 use leeward_testkit::net::{free_address, vacant_address};
 use leeward_testkit::wait::until;
 use std::collections::HashSet;
@@ -10,7 +11,7 @@ use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, sleep};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The status and the reason of the answer when the only backend does this.
 fn failure(extra: &str, bytes: impl Into<String>, is_kept: bool) -> (u16, Option<String>) {
@@ -396,28 +397,116 @@ fn a_backend_that_is_not_well_is_put_aside() {
 
 #[test]
 fn idempotent_requests_are_sent_again_elsewhere_at_most_one_in_ten() {
-    let well = Backend::echo();
-    let failing = Backend::start(|exchange| {
-        exchange.message();
-        exchange.close();
+    // Both fail alike, so that none is ejected.
+    let [left, right] = [(); 2].map(|()| {
+        Backend::start(|exchange| {
+            exchange.message();
+            exchange.close();
+        })
     });
-    let proxy = start(&[well.address, failing.address], "limit = \"4\"");
+    let proxy = start(&[left.address, right.address], "limit = \"4\"");
     let mut client = connect(&proxy);
-    let (mut failed, count) = (0, 400);
-    for _ in 0..count {
-        failed += usize::from(client.get("/").head.status() != 200);
+    let count = 400;
+    for number in 1..=count {
+        assert_eq!(client.get("/").head.status(), 502);
+        if number <= 5 {
+            assert_eq!((left.requests().len(), right.requests().len()), (number, number), "it has gone elsewhere");
+        }
     }
     let retries = metric(proxy.admission(), "leeward_proxy_retries_total") as usize;
     assert!(retries <= count / 10 + 10 && retries >= 10, "{retries}");
-    assert_eq!(failed + retries, failing.requests().len(), "each failure was sent again or told");
-    let before = failing.requests().len();
-    client.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\n\r\na");
-    client.answer();
+    let seen = || left.requests().len() + right.requests().len();
+    assert_eq!(count + retries, seen(), "each was sent once, or again");
     client.send("POST / HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\n\r\na");
     client.answer();
     assert_eq!(metric(proxy.admission(), "leeward_proxy_retries_total") as usize, retries, "a POST is never repeated");
-    assert_eq!(failing.requests().len(), before + 1);
+    assert_eq!(seen(), count + retries + 1);
     settle(&proxy);
+}
+
+/// Whether a backend is up, by the metrics.
+fn is_up(proxy: &Proxy, backend: &Backend) -> bool {
+    let up = format!("leeward_proxy_backend_up{{backend=\"{}\"}} 1", backend.address);
+    proxy.admission().backend_metrics().contains(&up)
+}
+
+/// A backend that echoes targets, or fails at once: by closing its connection, or by an answer.
+fn failing(answer: &'static str, is_well: &Arc<AtomicBool>) -> Backend {
+    let is_well = Arc::clone(is_well);
+    Backend::start(move |exchange| {
+        let target = exchange.head.target().to_owned();
+        exchange.message();
+        match (is_well.load(Ordering::SeqCst), answer) {
+            (true, _) => exchange.ok(&target),
+            (false, "") => exchange.close(),
+            (false, answer) => exchange.raw(answer),
+        }
+    })
+}
+
+const BUSY: &str = "HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n";
+
+/// It always has free places, and would get nearly all requests.
+#[test]
+fn a_backend_that_fails_at_once_is_put_aside_until_it_is_well() {
+    for (answer, extra) in [("", ""), (BUSY, ""), (BUSY, "health = \"/health\""), ("", "mode = \"shadow\"")] {
+        let is_well = Arc::new(AtomicBool::new(false));
+        let (well, sick) = (Backend::echo(), failing(answer, &is_well));
+        let proxy = start(&[sick.address, well.address], extra);
+        let mut client = connect(&proxy);
+        let mut post = || {
+            client.send("POST /post HTTP/1.1\r\nhost: h\r\ncontent-length: 1\r\n\r\na");
+            client.answer().head.status()
+        };
+        let begun = Instant::now();
+        let failed = (0..400).filter(|_| post() != 200).count();
+        // One more each second.
+        let most = 12 + begun.elapsed().as_secs() as usize;
+        assert!((1..=most).contains(&failed), "{failed} failed of 400: {answer} {extra}");
+        assert!(!is_up(&proxy, &sick) && is_up(&proxy, &well));
+        is_well.store(true, Ordering::SeqCst);
+        until("it is back", || {
+            post();
+            is_up(&proxy, &sick)
+        });
+        assert!((0..40).all(|_| post() == 200));
+        settle(&proxy);
+    }
+}
+
+/// Requests that are repeated elsewhere hide the failures from clients, not from the proxy.
+#[test]
+fn a_backend_whose_failures_are_repaired_is_put_aside() {
+    let (well, sick) = (Backend::echo(), failing("", &Arc::default()));
+    let proxy = start(&[well.address, sick.address], "");
+    let mut client = connect(&proxy);
+    for number in 0..100 {
+        assert_eq!(client.get("/").head.status(), 200, "{number}");
+    }
+    assert!(!is_up(&proxy, &sick));
+    settle(&proxy);
+}
+
+#[test]
+fn backends_that_fail_alike_are_not_put_aside() {
+    let [left, right] = [(); 2].map(|()| {
+        Backend::start(|exchange| match exchange.head.target() {
+            "/fails" => exchange.raw(BUSY),
+            _ => exchange.ok("well"),
+        })
+    });
+    for backends in [&[left.address][..], &[left.address, right.address]] {
+        let proxy = start(backends, "");
+        let mut client = connect(&proxy);
+        for number in 0..200 {
+            let path = if number / 50 == 1 { "/" } else { "/fails" };
+            client.get(path);
+            let metrics = proxy.admission().backend_metrics();
+            let mut up = metrics.lines().filter(|line| line.starts_with("leeward_proxy_backend_up{"));
+            assert!(up.all(|line| line.ends_with(" 1")), "{number}: {metrics}");
+        }
+        settle(&proxy);
+    }
 }
 
 #[test]
