@@ -129,6 +129,11 @@ impl BackendAddress {
         }
     }
 
+    /// Whether it has a name, which may get another address at any time.
+    pub(crate) fn is_name(&self) -> bool {
+        self.host().is_some_and(|host| host.parse::<IpAddr>().is_err())
+    }
+
     /// The host, without brackets; `None`: it is a Unix socket.
     pub(crate) fn host(&self) -> Option<&str> {
         match &self.target {

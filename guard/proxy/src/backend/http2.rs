@@ -18,7 +18,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::{MutexGuard, watch};
 use tokio::time::{sleep, timeout};
 
@@ -51,6 +51,8 @@ struct Http2Connection {
     streams: Http2Streams,
     settings: watch::Receiver<PeerSettings>,
     round_trip: Duration,
+    /// Time from which it serves no more requests.
+    end: Option<Instant>,
 }
 
 /// What a backend has stated about a connection.
@@ -139,13 +141,15 @@ impl Http2Connections {
     }
 }
 
-/// Opens a connection over a transport, and reserves a stream of it.
+/// Opens a connection over a transport, and reserves a stream of it; `end`: time from which it
+/// serves no more requests.
 ///
 /// # Errors
 /// The connection has ended.
 pub(super) async fn open(
     io: impl Read + Write + Send + Unpin + 'static,
     round_trip: Duration,
+    end: Option<Instant>,
 ) -> io::Result<Http2Sender> {
     let streams = Http2Streams::new();
     let mut builder = http2::Builder::new(streams.clone());
@@ -177,13 +181,14 @@ pub(super) async fn open(
     });
     // More requests than it takes would wait in the connection, where nobody sees them.
     let _ = timeout(SETTINGS_WAIT, receiver.wait_for(PeerSettings::are_known)).await;
-    let connection = Arc::new(Http2Connection { sender, streams, settings: receiver, round_trip });
+    let connection = Arc::new(Http2Connection { sender, streams, settings: receiver, round_trip, end });
     Ok(Http2Connection::reserve(&connection))
 }
 
 impl Http2Connection {
     fn is_over(&self) -> bool {
-        self.sender.is_closed() || self.streams.are_leaving()
+        let has_ended = self.end.is_some_and(|end| Instant::now() >= end);
+        has_ended || self.sender.is_closed() || self.streams.are_leaving()
     }
 
     fn has_room(&self) -> bool {

@@ -21,6 +21,7 @@ use std::future::Future;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::runtime::Handle;
@@ -32,6 +33,12 @@ const IDLE_MAX: usize = 1_024;
 /// Longest that a connection waits for a request. Servers close idle connections after 5 s and more
 /// (Node: 5, nginx: 75); a request that meets a closing one is sent again on another.
 const IDLE_TIME: Duration = Duration::from_secs(30);
+/// Shortest time for which a connection to a name serves requests: then its successor goes to the
+/// address that the name has by then. The longest is twice as long, so that those which were opened
+/// together end apart.
+const NAME_TIME: Duration = Duration::from_secs(30);
+/// Connections that end apart.
+const APART: u32 = 16;
 /// Interval at which the end of a connection is checked for.
 const CLOSE_INTERVAL: Duration = Duration::from_millis(50);
 /// Most bytes of an answer's head.
@@ -44,6 +51,10 @@ pub(crate) struct Pool {
     backend: BackendAddress,
     connector: Mutex<Connector>,
     idle: Mutex<Vec<Idle>>,
+    /// Shortest time for which a connection serves requests; `None`: it has no end.
+    serves: Option<Duration>,
+    /// Connections that were opened.
+    opened: AtomicU32,
     http2: Http2Connections,
 }
 
@@ -59,11 +70,14 @@ pub(crate) struct Http1Sender {
     sender: SendRequest<RequestBody>,
     connection: AbortHandle,
     round_trip: Duration,
+    /// Time from which it serves no more requests.
+    end: Option<Instant>,
 }
 
 impl Http1Sender {
-    fn is_closed(&self) -> bool {
-        self.sender.is_closed()
+    /// Whether it serves no more requests.
+    fn is_over(&self) -> bool {
+        self.sender.is_closed() || self.end.is_some_and(|end| Instant::now() >= end)
     }
 
     fn is_ready(&self) -> bool {
@@ -166,7 +180,8 @@ impl Pool {
     pub(crate) fn new(backend: &BackendAddress, connector: Connector) -> Arc<Self> {
         let http2 = Http2Connections::new(backend.is_http2());
         let (connector, idle) = (Mutex::new(connector), Mutex::default());
-        Arc::new(Pool { backend: backend.clone(), connector, idle, http2 })
+        let (serves, opened) = (backend.is_name().then_some(NAME_TIME), AtomicU32::new(0));
+        Arc::new(Pool { backend: backend.clone(), connector, idle, serves, opened, http2 })
     }
 
     /// Opens further connections in another way.
@@ -239,7 +254,7 @@ impl Pool {
         let Opened { transport: stream, round_trip } = connector.connect(address, route).await?;
         let sender = if address.is_http2() || stream.protocol() == Some(Protocol::Http2) {
             stream.probe();
-            Sender::Http2(http2::open(TokioIo::new(stream), round_trip).await?)
+            Sender::Http2(http2::open(TokioIo::new(stream), round_trip, self.next_end()).await?)
         } else {
             let mut builder = http1::Builder::new();
             builder.max_buf_size(HEAD_MAX).max_headers(HEADERS_MAX);
@@ -249,9 +264,16 @@ impl Pool {
                 // Its error reaches the request that it serves.
                 let _ = connection.with_upgrades().await;
             });
-            Sender::Http1(Http1Sender { sender, connection: connection.abort_handle(), round_trip })
+            let (connection, end) = (connection.abort_handle(), self.next_end());
+            Sender::Http1(Http1Sender { sender, connection, round_trip, end })
         };
         Ok(Connection { sender, is_reused: false })
+    }
+
+    /// Time from which a connection serves no more requests that is opened now.
+    fn next_end(&self) -> Option<Instant> {
+        let turn = self.opened.fetch_add(1, Ordering::Relaxed) % APART;
+        self.serves.map(|serves| Instant::now() + serves + serves * turn / APART)
     }
 
     /// Whether a connection begins with its client's address, so that it serves one request.
@@ -265,7 +287,7 @@ impl Pool {
             Sender::Http1(sender) => sender,
             Sender::Http2(sender) => return sender.finish(),
         };
-        if sender.is_closed() {
+        if sender.is_over() {
             return;
         }
         if self.tells_clients() {
@@ -284,7 +306,7 @@ impl Pool {
         let mut busy: Option<Idle> = None;
         let found = loop {
             match idle.pop() {
-                Some(next) if next.sender.is_closed() => {}
+                Some(next) if next.sender.is_over() => {}
                 Some(next) if next.sender.is_ready() => break Some(next.sender),
                 // It still has to note the end of its last answer.
                 Some(next) => {
@@ -302,7 +324,7 @@ impl Pool {
 
     /// Closes connections that have waited for long.
     pub(crate) fn close_old(&self) {
-        lock(&self.idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_closed());
+        lock(&self.idle).retain(|idle| idle.since.elapsed() < IDLE_TIME && !idle.sender.is_over());
         self.http2.close_old(IDLE_TIME);
     }
 }
@@ -311,9 +333,81 @@ impl Pool {
 /// closes first keeps the port for a minute, and a proxy would run out of ports.
 async fn let_close(mut sender: Http1Sender) {
     let closed = async {
-        while sender.sender.ready().await.is_ok() && !sender.is_closed() {
+        while sender.sender.ready().await.is_ok() && !sender.is_over() {
             sleep(CLOSE_INTERVAL).await
         }
     };
     let _ = timeout(CLOSE_TIME, closed).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::file::FileSettings;
+    use hyper::service::service_fn;
+    use hyper_util::rt::TokioExecutor;
+    use std::convert::Infallible;
+    use tokio::net::TcpListener;
+
+    /// A backend of HTTP/1 or HTTP/2; returns its port.
+    async fn backend(is_http2: bool) -> u16 {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let service = service_fn(|_| async { Ok::<_, Infallible>(Response::new(String::new())) });
+                let io = TokioIo::new(stream);
+                tokio::spawn(async move {
+                    let _ = match is_http2 {
+                        true => {
+                            let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                            builder.serve_connection(io, service).await
+                        }
+                        false => hyper::server::conn::http1::Builder::new().serve_connection(io, service).await,
+                    };
+                });
+            }
+        });
+        port
+    }
+
+    fn pool(address: &str) -> Pool {
+        let text = format!("slo = \"1s\"\nlisten = \":0\"\nto = [\"{address}\"]");
+        let settings = FileSettings::parse(&text).and_then(|file| file.settings()).expect("settings");
+        let connector = Connector::new(&settings, None, Arc::default());
+        Arc::into_inner(Pool::new(&settings.backends[0], connector)).expect("the only one")
+    }
+
+    /// Sends a request; returns whether its connection had served one before.
+    async fn ask(pool: &Pool) -> bool {
+        let Connection { mut sender, is_reused } = pool.connect(None).await.expect("a connection");
+        let mut request = Request::new(RequestBody::empty());
+        *request.uri_mut() = "http://localhost/".parse().expect("a target");
+        drop(sender.try_send_request(request).await.unwrap_or_else(|failed| panic!("{}", failed.error())));
+        pool.put(sender);
+        // hyper has to note the end of the answer.
+        sleep(Duration::from_millis(20)).await;
+        is_reused
+    }
+
+    /// A name may get another address while the old one lives.
+    #[tokio::test]
+    async fn a_connection_to_a_name_ends_under_steady_requests() {
+        for is_http2 in [false, true] {
+            let port = backend(is_http2).await;
+            let scheme = if is_http2 { "h2c://" } else { "" };
+            let mut named = pool(&format!("{scheme}localhost:{port}"));
+            assert_eq!(named.serves, Some(NAME_TIME));
+            assert_eq!((ask(&named).await, ask(&named).await), (false, true));
+            named.serves = Some(Duration::from_millis(200));
+            let named = Pool { http2: Http2Connections::new(is_http2), idle: Mutex::default(), ..named };
+            let mut reused = Vec::new();
+            for _ in 0..40 {
+                reused.push(ask(&named).await);
+            }
+            let opened = reused.iter().filter(|is_reused| !**is_reused).count();
+            assert!((2..=6).contains(&opened), "{reused:?}");
+            assert_eq!(pool(&format!("{scheme}127.0.0.1:{port}")).serves, None, "it stays what it is");
+        }
+    }
 }
