@@ -476,7 +476,7 @@ fn a_backend_that_fails_at_once_is_put_aside_until_it_is_well() {
 
 /// Requests that are repeated elsewhere hide the failures from clients, not from the proxy.
 #[test]
-fn a_backend_whose_failures_are_repaired_is_put_aside() {
+fn a_backend_is_put_aside_though_its_failures_are_repaired() {
     let (well, sick) = (Backend::echo(), failing("", &Arc::default()));
     let proxy = start(&[well.address, sick.address], "");
     let mut client = connect(&proxy);

@@ -52,7 +52,7 @@ fn a_backend_that_fails_at_once_gets_few_requests() {
 }
 
 #[test]
-fn a_backend_most_of_whose_requests_fail_gets_few_of_them() {
+fn a_backend_that_fails_four_in_five_gets_few_requests() {
     let all = play(1.5, &[fault(0, 0.8, 5, 15)]);
     let (offered, _, failed) = sums(&all, 5, 15);
     assert!(failed * 20 <= offered, "{failed} of {offered}");
