@@ -22,11 +22,11 @@ pub struct AgeBounds {
 
 /// Follows the unread bytes of one connection from dump to dump.
 ///
-/// Times are offsets from an origin that the caller chooses.
+/// Times are offsets from an origin that the caller chooses, before which bytes may have arrived.
 #[derive(Clone, Debug, Default)]
 pub struct UnreadTracker {
     last: Option<Dump>,
-    /// Unread bytes: latest and earliest time at which the oldest of them can have arrived.
+    /// Unread bytes: least and greatest age of the oldest of them at the last dump.
     unread: Option<(Duration, Option<Duration>)>,
 }
 
@@ -48,20 +48,22 @@ impl UnreadTracker {
             self.unread = None;
             return None;
         }
-        let newest = at.saturating_sub(socket.since_received);
-        self.unread = Some(match (self.unread, last) {
+        // Ages, and not times of arrival: bytes may have come before the origin.
+        let newest = socket.since_received;
+        let elapsed = last.map(|last| at.saturating_sub(last.at)).unwrap_or_default();
+        let (at_least, at_most) = match (self.unread, last) {
             // The program has read nothing since: the same byte is the oldest.
-            (Some(known), Some(last)) if last.bytes_read == socket.bytes_read() => known,
+            (Some((at_least, at_most)), Some(last)) if last.bytes_read == socket.bytes_read() => {
+                (at_least + elapsed, at_most.map(|at_most| at_most + elapsed))
+            }
             // The oldest unread byte came after the last dump, if all before was read.
-            (_, Some(last)) if socket.bytes_read() >= last.bytes_received => (newest, Some(last.at.min(newest))),
+            (_, Some(last)) if socket.bytes_read() >= last.bytes_received => (newest, Some(elapsed.max(newest))),
             // The program has read a part of what stood there: the rest came between the former
             // oldest and the newest.
-            (Some((_, earliest)), Some(_)) => (newest, earliest),
+            (Some((_, at_most)), Some(_)) => (newest, at_most.map(|at_most| at_most + elapsed)),
             _ => (newest, None),
-        });
-        let (latest, earliest) = self.unread?;
-        let at_least = at.saturating_sub(latest);
-        let at_most = earliest.map(|earliest| at.saturating_sub(earliest));
+        };
+        self.unread = Some((at_least, at_most));
         let is_one_segment = u64::from(socket.unread) * u64::from(socket.segments_received) <= socket.bytes_received;
         let estimate = match at_most {
             Some(at_most) if !is_one_segment => (at_least + at_most) / 2,
@@ -111,6 +113,15 @@ mod tests {
         let mut tracker = UnreadTracker::default();
         assert_eq!(tracker.observe(1000 * MS, &socket(100, 100, 30)), ages(30, 30, None));
         assert_eq!(tracker.observe(1100 * MS, &socket(100, 100, 130)), ages(130, 130, None));
+    }
+
+    #[test]
+    fn bytes_that_came_before_the_origin_have_their_whole_age() {
+        let mut tracker = UnreadTracker::default();
+        assert_eq!(tracker.observe(10 * MS, &socket(100, 100, 6000)), ages(6000, 6000, None));
+        // A part was read: the rest may be as old as the first byte, whose age has no bound.
+        assert_eq!(tracker.observe(3000 * MS, &socket(100, 60, 8990)), ages(8990, 8990, None));
+        assert_eq!(tracker.observe(3100 * MS, &socket(100, 60, 9090)), ages(9090, 9090, None));
     }
 
     #[test]
