@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use leeward_sockdiag::{AgeBounds, TcpSocket, UnixSocket, UnreadTracker};
+use leeward_sockdiag::{AgeBounds, TcpSocket, TcpState, UnixSocket, UnreadTracker};
 
 use crate::poll::FrontPoll;
 use crate::turn::{Asker, TurnTracker, UsualAnswer};
@@ -12,7 +12,7 @@ use crate::turn::{Asker, TurnTracker, UsualAnswer};
 /// Most connections that are followed; others are counted, and their ages have no upper bound.
 const MAX_FOLLOWED: usize = 200_000;
 
-/// A connection that lasted no longer was ended by its answer, and not given up.
+/// A connection that its peer closed, and that lasted no longer, was not given up.
 const ANSWERED: Duration = Duration::from_millis(500);
 
 /// A response that stands unread at the client for longer than this is not the service's fault.
@@ -48,6 +48,9 @@ struct Followed {
     retransmitted: u32,
     /// Requests that came and have had no response.
     owed: u32,
+    /// Whether a request stood there, unread or inside.
+    is_waiting: bool,
+    is_closed_by_peer: bool,
 }
 
 /// A Unix connection as the last poll saw it. The kernel tells no times of these.
@@ -104,6 +107,8 @@ impl ConnectionTable {
         let age = followed.unread.observe(at, socket);
         let is_open = followed.turn.observe(socket, Asker::Peer, &mut self.usual_answer);
         count_state(front, socket, age, is_open);
+        followed.is_waiting = age.is_some() || is_open;
+        followed.is_closed_by_peer = socket.state == TcpState::CloseWait;
         let changes = followed.changes(socket);
         followed.generation = self.generation;
         // What a connection did before it was first seen belongs to no poll.
@@ -157,12 +162,10 @@ impl ConnectionTable {
         let before = self.dropped_before.replace(self.dropped).unwrap_or(self.dropped);
         self.front.dropped = self.dropped.saturating_sub(before);
         let generation = self.generation;
-        // A short connection that ends has had its answer: where each request has one of its own,
-        // most answers are seen by that alone. A longer one may have been given up.
+        // Where each request has a connection of its own, most answers are seen only by its end.
         let has_gone = |followed: &&Followed| followed.generation != generation;
         for followed in self.tcp.values().filter(has_gone) {
-            let lasted = self.latest.saturating_sub(followed.first_seen);
-            self.front.responses += if lasted < ANSWERED { u64::from(followed.owed) } else { 0 };
+            self.front.responses += u64::from(followed.answered_by_end(self.latest));
         }
         self.tcp.retain(|_, followed| followed.generation == generation);
         self.unix.retain(|_, followed| followed.generation == generation);
@@ -191,6 +194,23 @@ impl Followed {
             segments_sent: 0,
             retransmitted: socket.retransmitted,
             owed: 0,
+            is_waiting: false,
+            is_closed_by_peer: false,
+        }
+    }
+
+    /// Requests whose answer ended the connection, which has gone at the time `at`.
+    ///
+    /// A program ends a connection that it has answered, however long the request waited. One that
+    /// its peer closed first may have been given up.
+    fn answered_by_end(&self, at: Duration) -> u32 {
+        if self.is_closed_by_peer && at.saturating_sub(self.first_seen) >= ANSWERED {
+            return 0;
+        }
+        match self.segments_sent {
+            0 => self.owed,
+            // Former requests may have had more segments than their answers.
+            _ => self.owed.min(self.is_waiting.into()),
         }
     }
 
@@ -246,7 +266,7 @@ fn oldest(known: &mut Option<AgeBounds>, age: AgeBounds) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_sockdiag::{TcpState, UnixState};
+    use leeward_sockdiag::UnixState;
 
     fn ms(count: u64) -> Duration {
         Duration::from_millis(count)
@@ -329,6 +349,23 @@ mod tests {
         let fresh = TcpSocket { segments_received: 1, segments_sent: 1, bytes_received: 10, ..socket(2) };
         assert_eq!(poll(&mut table, 200, &[fresh]).responses, 1);
         assert_eq!(table.tcp.len(), 1, "a connection that has gone is forgotten");
+    }
+
+    #[test]
+    fn a_connection_that_the_program_ends_has_had_its_answer() {
+        let request = |port| TcpSocket { unread: 10, bytes_received: 10, segments_received: 1, ..socket(port) };
+        let given_up = TcpSocket { state: TcpState::CloseWait, ..request(2) };
+        // Earlier requests had two segments, and their answers one.
+        let kept = TcpSocket { segments_received: 8, segments_sent: 4, ..request(3) };
+        let idle = TcpSocket { unread: 0, since_sent: ms(800), peer: socket(4).peer, ..kept.clone() };
+        for (socket, responses) in [(request(1), 1), (given_up, 0), (kept, 1), (idle, 0)] {
+            let mut table = ConnectionTable::default();
+            // It waits to be accepted for longer than a second.
+            for at in (0..1500).step_by(50) {
+                assert_eq!(poll(&mut table, at, &[request(9), socket.clone()]).responses, 0, "{socket:?}");
+            }
+            assert_eq!(poll(&mut table, 1500, &[request(9)]).responses, responses, "{socket:?}");
+        }
     }
 
     #[test]
