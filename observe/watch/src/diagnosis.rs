@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use leeward_sockdiag::AgeBounds;
 use serde::Serialize;
 
 use crate::facts::{Backend, Facts};
@@ -113,11 +114,16 @@ type Rule = fn(&Facts) -> Option<(Cause, String)>;
 const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, backend, name_resolution, disk, lock];
 
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
-    (facts.stopped_share >= LASTING).then(|| {
-        (
-            Cause::Stopped,
-            format!("the process is stopped (by a signal, a debugger or a frozen cgroup); {}", queue(facts)),
-        )
+    // A short stop, or one that has just ended, shows itself in the pause that it made.
+    let is_pause = pauses_often(facts) && facts.stopped_share >= LASTING * facts.stall_share;
+    (facts.stopped_share >= LASTING || is_pause).then(|| {
+        let stopped = if facts.stopped_share >= 0.95 {
+            "is stopped".to_owned()
+        } else {
+            format!("was stopped for {} of the time", percent(facts.stopped_share))
+        };
+        let sentence = format!("the process {stopped} (by a signal, a debugger or a frozen cgroup); {}", queue(facts));
+        (Cause::Stopped, sentence)
     })
 }
 
@@ -331,10 +337,14 @@ fn unknown(facts: &Facts) -> String {
     if !facts.is_visible {
         return format!("{}; its processes belong to another user, so the reason is not known", queue(facts));
     }
-    let threads = if facts.cpus < 0.5 {
-        "its threads do not run: a lock or a timer inside the program, or a service that it reaches over a Unix socket or UDP, perhaps"
-    } else {
-        "nothing shows why"
+    let perhaps =
+        "a lock or a timer inside the program, or a service that it reaches over a Unix socket or UDP, perhaps";
+    let threads = match facts.cpus {
+        cpus if cpus < 0.05 => format!("its threads do not run: {perhaps}"),
+        cpus if cpus < 0.5 => {
+            format!("it uses {} of a CPU, and nothing shows what else it waits for: {perhaps}", number(cpus))
+        }
+        _ => "nothing shows why".to_owned(),
     };
     format!("{}; {threads}", queue(facts))
 }
@@ -376,7 +386,7 @@ fn pauses_often(facts: &Facts) -> bool {
 fn queue(facts: &Facts) -> String {
     let front = facts.oldest_unread.filter(|_| waits_in_front(facts));
     match (front, waits_inside(facts)) {
-        (Some(age), _) => format!("requests wait {} before they are read", millis(age.estimate)),
+        (Some(age), _) => format!("the oldest request waits {} before it is read", millis(age.estimate)),
         (None, true) => {
             format!(
                 "its requests are read at once but take long inside: the oldest of {} for {}",
@@ -410,14 +420,7 @@ fn evidence(facts: &Facts) -> Vec<String> {
         number(facts.inside),
         number(facts.accept_queue)
     )];
-    if let Some(age) = facts.oldest_unread {
-        lines.push(format!(
-            "oldest unread byte: {} (median), up to {}; older than 25 ms for {} of the time",
-            millis(age.estimate),
-            millis(facts.oldest_unread_max),
-            percent(facts.front_share)
-        ));
-    }
+    lines.extend(facts.oldest_unread.map(|age| unread_age(facts, age)));
     if facts.stalls > 0 {
         lines.push(format!(
             "pauses without an answer: {}, up to {}, {} of the time, with {} CPUs in use",
@@ -481,6 +484,17 @@ fn evidence(facts: &Facts) -> Vec<String> {
     lines
 }
 
+/// How old unread bytes were.
+fn unread_age(facts: &Facts, oldest: AgeBounds) -> String {
+    let (median, most) = (millis(oldest.estimate), millis(facts.oldest_unread_max));
+    let share = percent(facts.front_share);
+    let mean = match facts.mean_unread {
+        mean if mean >= Duration::from_millis(1) => format!("; of all requests: {} (mean)", millis(mean)),
+        _ => String::new(),
+    };
+    format!("oldest unread byte: {median} (median), up to {most}; older than 25 ms for {share} of the time{mean}")
+}
+
 /// A number with few digits.
 pub(crate) fn number(value: f64) -> String {
     let digits = if value >= 10.0 || (value - value.round()).abs() < 0.005 {
@@ -509,7 +523,6 @@ mod tests {
     use super::*;
     use crate::facts::BusiestThread;
     use crate::poll::ThreadCounts;
-    use leeward_sockdiag::AgeBounds;
 
     fn ms(count: u64) -> Duration {
         Duration::from_millis(count)
@@ -563,7 +576,7 @@ mod tests {
             (
                 with_queue(380, busy.clone()),
                 Cause::Cpu,
-                "requests wait 380 ms before they are read; it uses 1.9 of its 2 CPUs",
+                "the oldest request waits 380 ms before it is read; it uses 1.9 of its 2 CPUs",
             ),
             (
                 with_queue(90, Facts { cpus: 0.98, busiest: Some(loop_thread), ..idle() }),
@@ -617,7 +630,13 @@ mod tests {
                 Cause::Accept,
                 "30 wait to be accepted",
             ),
-            (with_inside(3.0, 30_000, idle()), Cause::Unknown, "a lock or a timer inside the program"),
+            (
+                Facts { stopped_share: 0.4, stalls: 1, stall_share: 0.4, longest_stall: ms(1600), cpus: 0.1, ..idle() },
+                Cause::Stopped,
+                "was stopped for 40 % of the time",
+            ),
+            (with_inside(3.0, 30_000, idle()), Cause::Unknown, "do not run: a lock or a timer inside the program"),
+            (with_inside(3.0, 30_000, Facts { cpus: 0.49, ..idle() }), Cause::Unknown, "; it uses 0.49 of a CPU, and"),
             (with_queue(300, Facts { is_visible: false, ..idle() }), Cause::Unknown, "another user"),
         ] {
             // The second row is what a healthy service at seven tenths of its capacity shows.
@@ -628,6 +647,13 @@ mod tests {
             assert!(diagnosis.sentence.contains(words), "{diagnosis:?}");
             assert!(!diagnosis.evidence.is_empty());
         }
+    }
+
+    #[test]
+    fn the_oldest_request_is_told_from_the_mean_one() {
+        let diagnosis = diagnose(&Facts { mean_unread: ms(240), ..with_queue(11_000, idle()) });
+        assert!(diagnosis.sentence.contains("the oldest request waits 11 s"), "{diagnosis:?}");
+        assert!(diagnosis.evidence[1].ends_with("of all requests: 240 ms (mean)"), "{diagnosis:?}");
     }
 
     #[test]

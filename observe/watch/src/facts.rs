@@ -151,7 +151,8 @@ impl Facts {
         let seconds = span.as_secs_f64().max(1e-3);
         let count = polls.len() as f64;
         let mean = |value: &dyn Fn(&Poll) -> f64| polls.iter().map(value).sum::<f64>() / count;
-        let rate = |value: &dyn Fn(&Poll) -> f64| polls.iter().skip(1).map(value).sum::<f64>() / seconds;
+        // A sum of nothing is the negative zero.
+        let rate = |value: &dyn Fn(&Poll) -> f64| (0.0 + polls.iter().skip(1).map(value).sum::<f64>()) / seconds;
         let share = |holds: &dyn Fn(&Poll) -> bool| mean(&|poll| f64::from(u8::from(holds(poll))));
         let unread_age = |poll: &Poll| poll.front.oldest_unread.map_or(Duration::ZERO, |age| age.estimate);
         let inside_age = |poll: &Poll| poll.front.oldest_inside.unwrap_or_default();
@@ -393,6 +394,7 @@ mod tests {
         assert_eq!(Facts::of(&[]), Facts::default());
         let facts = Facts::of(&[Poll::default()]);
         assert_eq!((facts.cpus, facts.front_share, facts.oldest_unread), (0.0, 0.0, None));
+        assert_eq!(format!("{:.0}", facts.responses_per_s), "0");
     }
 
     #[test]
