@@ -37,6 +37,7 @@ mod connections;
 mod cpu_budget;
 mod diagnosis;
 mod error;
+mod evidence;
 mod facts;
 mod observer;
 mod owners;
