@@ -77,6 +77,12 @@ impl ConnectionTable {
         self.front.accept_limit += limit;
     }
 
+    /// Takes the accept queue of a listener that is a Unix socket.
+    pub(crate) fn unix_accept_queue(&mut self, waiting: u32, limit: u32) {
+        self.front.is_unix = true;
+        self.accept_queue(waiting, limit);
+    }
+
     /// Takes the connections that the kernel has dropped since a listening socket was made. Several
     /// sockets may listen on one address.
     pub(crate) fn dropped(&mut self, total: u32) {
@@ -126,6 +132,7 @@ impl ConnectionTable {
         front.connections += 1;
         if self.unix.len() >= MAX_FOLLOWED && !self.unix.contains_key(&socket.inode) {
             front.unread += u32::from(socket.unread > 0);
+            front.unread_accepted += u32::from(socket.unread > 0);
             return;
         }
         let generation = self.generation;
@@ -145,15 +152,13 @@ impl ConnectionTable {
         }
         if let Some((earliest, latest)) = followed.unread_between {
             front.unread += 1;
+            front.unread_accepted += 1;
             let at_most = earliest.map(|earliest| at.saturating_sub(earliest));
             let at_least = at.saturating_sub(latest);
             let estimate = at_most.map_or(at_least, |at_most| (at_least + at_most) / 2);
             oldest(&mut front.oldest_unread, AgeBounds { estimate, at_least, at_most });
         }
         front.bytes_read += u64::from(followed.length.saturating_sub(socket.unread));
-        // The kernel does not count what such a socket sends: what was read will have been
-        // answered.
-        front.responses += u64::from(was_read);
         (followed.generation, followed.seen, followed.length) = (generation, at, socket.unread);
     }
 
@@ -242,6 +247,7 @@ impl Followed {
 fn count_state(front: &mut FrontPoll, socket: &TcpSocket, unread: Option<AgeBounds>, is_open: bool) {
     if let Some(age) = unread {
         front.unread += 1;
+        front.unread_accepted += u32::from(socket.is_accepted());
         oldest(&mut front.oldest_unread, age);
     } else if is_open {
         front.inside += 1;
@@ -366,6 +372,21 @@ mod tests {
             }
             assert_eq!(poll(&mut table, 1500, &[request(9)]).responses, responses, "{socket:?}");
         }
+    }
+
+    #[test]
+    fn unread_connections_count_as_accepted_where_a_program_has_them() {
+        let unread = TcpSocket { unread: 10, bytes_received: 10, segments_received: 1, ..socket(1) };
+        let queued = TcpSocket { inode: 0, peer: socket(2).peer, ..unread.clone() };
+        let front = poll(&mut ConnectionTable::default(), 1000, &[unread, queued]);
+        assert_eq!((front.unread, front.unread_accepted, front.is_unix), (2, 1, false));
+        let mut table = ConnectionTable::default();
+        table.begin();
+        table.unix_accept_queue(3, 128);
+        let (state, peer, name) = (UnixState::Connected, Some(2), None);
+        table.unix(ms(0), &UnixSocket { state, inode: 1, peer, name, unread: 10, limit: 0 });
+        let front = table.end();
+        assert_eq!((front.unread_accepted, front.accept_queue, front.is_unix), (1, 3, true));
     }
 
     #[test]

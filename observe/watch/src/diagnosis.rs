@@ -153,6 +153,8 @@ fn healthy(facts: &Facts) -> Option<(Cause, String)> {
         let disk = facts.threads.disk;
         let elsewhere = if facts.inside >= 2.0 && disk >= 0.5 * facts.inside {
             format!("of {} requests inside, {} are at a disk, none for long", number(facts.inside), number(disk))
+        } else if facts.is_unix {
+            "a Unix socket does not tell what is inside".to_owned()
         } else {
             "what is slow is elsewhere".to_owned()
         };
@@ -313,8 +315,9 @@ fn lock(facts: &Facts) -> Option<(Cause, String)> {
 }
 
 fn accept(facts: &Facts) -> Option<(Cause, String)> {
-    let accepted_waits = facts.unread - facts.accept_queue;
-    (waits_for_accept(facts) && accepted_waits < 1.0 && facts.inside < 0.5).then(|| {
+    // Each accepted connection of a Unix socket may have a request inside.
+    let inside = if facts.is_unix { facts.connections } else { facts.inside };
+    (waits_for_accept(facts) && facts.unread_accepted < 1.0 && inside < 0.5).then(|| {
         let dropped = match facts.dropped {
             0 => String::new(),
             dropped => format!("; the kernel dropped {dropped} connections"),
@@ -386,6 +389,9 @@ fn pauses_often(facts: &Facts) -> bool {
 fn queue(facts: &Facts) -> String {
     let front = facts.oldest_unread.filter(|_| waits_in_front(facts));
     match (front, waits_inside(facts)) {
+        (Some(_), _) if facts.is_unix => {
+            "requests wait before they are read, and a Unix socket does not tell how long".to_owned()
+        }
         (Some(age), _) => format!("the oldest request waits {} before it is read", millis(age.estimate)),
         (None, true) => {
             format!(
@@ -407,6 +413,7 @@ fn queue(facts: &Facts) -> String {
         _ if facts.mean_unread >= Duration::from_millis(1) => {
             format!("requests wait {} on average before they are read", millis(facts.mean_unread))
         }
+        _ if facts.is_unix => "a Unix socket does not tell how long requests wait".to_owned(),
         _ => format!("requests wait up to {} before they are read", millis(facts.oldest_unread_max)),
     }
 }
@@ -438,7 +445,15 @@ mod tests {
     /// Requests wait in front of it for `age` milliseconds.
     fn with_queue(age: u64, facts: Facts) -> Facts {
         let oldest = AgeBounds { estimate: ms(age), at_least: ms(age), at_most: Some(ms(age + 30)) };
-        Facts { unread: 40.0, front_share: 1.0, oldest_unread: Some(oldest), oldest_unread_max: ms(age), ..facts }
+        let unread = 40.0;
+        Facts {
+            unread,
+            unread_accepted: unread,
+            front_share: 1.0,
+            oldest_unread: Some(oldest),
+            oldest_unread_max: ms(age),
+            ..facts
+        }
     }
 
     /// Requests are inside for `age` milliseconds.
@@ -548,6 +563,26 @@ mod tests {
         let diagnosis = diagnose(&Facts { mean_unread: ms(240), ..with_queue(11_000, idle()) });
         assert!(diagnosis.sentence.contains("the oldest request waits 11 s"), "{diagnosis:?}");
         assert!(diagnosis.evidence[1].ends_with("of all requests: 240 ms (mean)"), "{diagnosis:?}");
+    }
+
+    #[test]
+    fn a_unix_socket_has_no_cause_that_its_kernel_does_not_show() {
+        let unix = Facts { is_unix: true, ..idle() };
+        let queued = Facts { accept_share: 1.0, accept_queue: 30.0, accept_limit: 512, ..unix.clone() };
+        let busy = Facts { cpus: 0.97, runs_one_thread: true, ..queued.clone() };
+        for (facts, cause, words) in [
+            (unix, Cause::None, "does not tell what is inside"),
+            // Nothing was accepted, so that nothing can be inside.
+            (Facts { connections: 0.0, ..queued.clone() }, Cause::Accept, "30 wait to be accepted"),
+            (queued, Cause::Unknown, "30 connections wait to be accepted; its threads do not run"),
+            (busy.clone(), Cause::Cpu, "30 connections wait to be accepted; it uses 0.97 of a CPU"),
+            (with_queue(1600, busy), Cause::Cpu, "a Unix socket does not tell how long; it uses 0.97 of a CPU"),
+        ] {
+            let diagnosis = diagnose(&facts);
+            assert_eq!(diagnosis.cause, cause, "{diagnosis:?}");
+            assert!(diagnosis.sentence.contains(words), "{diagnosis:?}");
+            assert!(!diagnosis.evidence[0].contains("inside"), "{diagnosis:?}");
+        }
     }
 
     #[test]

@@ -8,11 +8,15 @@ use crate::facts::Facts;
 
 /// What was seen, a line each.
 pub(crate) fn evidence(facts: &Facts) -> Vec<String> {
+    let (accepted, inside) = if facts.is_unix {
+        ("accepted ", String::new())
+    } else {
+        ("", format!(", {} have a request inside", number(facts.inside)))
+    };
     let mut lines = vec![format!(
-        "sockets: {} of {} connections have unread bytes, {} have a request inside; {} wait to be accepted",
+        "sockets: {} of {} {accepted}connections have unread bytes{inside}; {} wait to be accepted",
         number(facts.unread),
         number(facts.connections),
-        number(facts.inside),
         number(facts.accept_queue)
     )];
     lines.extend(facts.oldest_unread.map(|age| unread_age(facts, age)));
@@ -83,6 +87,11 @@ pub(crate) fn evidence(facts: &Facts) -> Vec<String> {
 fn unread_age(facts: &Facts, oldest: AgeBounds) -> String {
     let (median, most) = (millis(oldest.estimate), millis(facts.oldest_unread_max));
     let share = percent(facts.front_share);
+    if facts.is_unix {
+        return format!(
+            "unread bytes: seen in one connection for {median} (median), up to {most}; for 25 ms in {share} of the time"
+        );
+    }
     let mean = match facts.mean_unread {
         mean if mean >= Duration::from_millis(1) => format!("; of all requests: {} (mean)", millis(mean)),
         _ => String::new(),

@@ -33,6 +33,11 @@ pub struct Facts {
     pub connections: f64,
     /// Mean number of connections with unread bytes.
     pub unread: f64,
+    /// Of these, connections that a program has accepted.
+    pub unread_accepted: f64,
+    /// Whether the listener is a Unix socket: arrivals, responses, pauses, and what is inside are
+    /// not known. Ages are the times for which polls saw unread bytes in a connection.
+    pub is_unix: bool,
     /// Share of polls in which the oldest unread byte was older than 25 ms.
     pub front_share: f64,
     /// Mean time for which a request is unread: the number of unread ones over the arrivals per
@@ -160,6 +165,8 @@ impl Facts {
             span,
             connections: mean(&|poll| poll.front.connections.into()),
             unread: mean(&|poll| poll.front.unread.into()),
+            unread_accepted: mean(&|poll| poll.front.unread_accepted.into()),
+            is_unix: polls.iter().any(|poll| poll.front.is_unix),
             front_share: share(&|poll| unread_age(poll) >= FRONT_AGE),
             oldest_unread: median_age(polls),
             oldest_unread_now: last.front.oldest_unread,
@@ -189,7 +196,9 @@ impl Facts {
         if facts.arrivals_per_s >= 10.0 {
             facts.mean_unread = Duration::from_secs_f64(facts.unread / facts.arrivals_per_s);
         }
-        facts.add_stalls(polls);
+        if !facts.is_unix {
+            facts.add_stalls(polls);
+        }
         facts.add_scheduling(polls.iter().filter_map(|poll| poll.processes.scheduling.as_ref()));
         facts
     }
@@ -433,6 +442,15 @@ mod tests {
         let steady =
             Facts::of(&polls(61, |_| Poll { front: FrontPoll { responses: 1, ..unread(500) }, ..Poll::default() }));
         assert_eq!((steady.stalls, steady.stall_share), (0, 0.0));
+    }
+
+    #[test]
+    fn a_unix_socket_shows_no_pauses_since_its_answers_are_not_counted() {
+        let facts = Facts::of(&polls(61, |number| {
+            let responses = u64::from(number < 20);
+            Poll { front: FrontPoll { responses, is_unix: true, ..unread(500) }, ..Poll::default() }
+        }));
+        assert_eq!((facts.stalls, facts.is_unix), (0, true));
     }
 
     #[test]

@@ -223,12 +223,14 @@ impl Observer {
                 let processes = watched.processes.iter();
                 let processes =
                     processes.map(|process| ProcessReport { pid: process.pid, name: process.name.clone() }).collect();
-                let what_if = self.slo.map(|slo| what_if(&polls, slo));
-                ListenerReport { what_if, ..ListenerReport::new(address, processes, &Facts::of(&polls)) }
+                let facts = Facts::of(&polls);
+                let what_if = self.slo.filter(|_| !facts.is_unix).map(|slo| what_if(&polls, slo));
+                ListenerReport { what_if, ..ListenerReport::new(address, processes, &facts) }
             })
             .collect();
         reports.sort_by(|left, right| {
-            let older = right.oldest_unread_median_ms.total_cmp(&left.oldest_unread_median_ms);
+            let age = |report: &ListenerReport| report.oldest_unread_median_ms.unwrap_or(0.0);
+            let older = age(right).total_cmp(&age(left));
             older.then_with(|| left.address.cmp(&right.address))
         });
         reports
@@ -374,7 +376,7 @@ impl Observer {
                     return;
                 };
                 match socket.state {
-                    UnixState::Listen => watched.connections.accept_queue(socket.unread, socket.limit),
+                    UnixState::Listen => watched.connections.unix_accept_queue(socket.unread, socket.limit),
                     UnixState::Connected => watched.connections.unix(at, &socket),
                 }
             })?;

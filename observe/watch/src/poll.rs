@@ -26,6 +26,8 @@ pub struct FrontPoll {
     pub connections: u32,
     /// Connections with unread bytes.
     pub unread: u32,
+    /// Of these, connections that a program has accepted.
+    pub unread_accepted: u32,
     /// Age of the oldest unread byte.
     pub oldest_unread: Option<AgeBounds>,
     /// Connections whose request has been read and not been answered.
@@ -48,6 +50,9 @@ pub struct FrontPoll {
     pub responses: u64,
     /// Segments sent again since the last poll.
     pub retransmitted: u64,
+    /// Whether the listener is a Unix socket. Of its connections, the kernel tells neither times
+    /// nor what has passed, and it lists only accepted ones.
+    pub is_unix: bool,
 }
 
 /// Processes that listen, together.

@@ -38,26 +38,28 @@ pub struct ListenerReport {
     pub evidence: Vec<String>,
     /// Command that would show or mend more, with a reason.
     pub next: Option<String>,
-    /// Age of the oldest unread byte at the last poll; none if nothing is unread.
+    /// Age of the oldest unread byte at the last poll; none if nothing is unread, and for a Unix
+    /// socket, which tells no times.
     pub oldest_unread_ms: Option<AgeMillis>,
-    /// The same, the median over time.
-    pub oldest_unread_median_ms: f64,
-    /// Largest age of an unread byte.
-    pub oldest_unread_max_ms: f64,
-    /// Mean number of connections.
+    /// The same, the median over time; none for a Unix socket.
+    pub oldest_unread_median_ms: Option<f64>,
+    /// Largest age of an unread byte; none for a Unix socket.
+    pub oldest_unread_max_ms: Option<f64>,
+    /// Mean number of connections; accepted ones, of a Unix socket.
     pub connections: f64,
     /// Mean number of connections with unread bytes.
     pub unread: f64,
-    /// Mean number of connections with a request inside.
-    pub inside: f64,
-    /// Time for which the oldest request has been inside, the median over time.
-    pub oldest_inside_ms: f64,
+    /// Mean number of connections with a request inside; none for a Unix socket, which does not
+    /// count what passes.
+    pub inside: Option<f64>,
+    /// Time for which the oldest request has been inside, the median over time; none as `inside`.
+    pub oldest_inside_ms: Option<f64>,
     /// Connections that nobody has accepted.
     pub accept_queue: AcceptQueue,
-    /// Requests per second: segments with data.
-    pub arrivals_per_s: f64,
-    /// Responses per second.
-    pub responses_per_s: f64,
+    /// Requests per second: segments with data; none as `inside`.
+    pub arrivals_per_s: Option<f64>,
+    /// Responses per second; none as `inside`.
+    pub responses_per_s: Option<f64>,
     /// Segments sent again, per second.
     pub retransmitted_per_s: f64,
     /// CPUs that the processes used; none if they could not be looked into.
@@ -66,7 +68,7 @@ pub struct ListenerReport {
     pub waiting_for_cpus: Option<f64>,
     /// Share of the CPU quota's periods in which the processes were throttled.
     pub throttled_share: f64,
-    /// What a queue with an objective would have done, if asked for.
+    /// What a queue with an objective would have done, if asked for; none as `inside`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub what_if: Option<WhatIf>,
 }
@@ -108,6 +110,8 @@ impl ListenerReport {
         let Diagnosis { cause, sentence, evidence } = diagnose(facts);
         let milliseconds = |time: std::time::Duration| 1e3 * time.as_secs_f64();
         let visible = |value: f64| facts.is_visible.then_some(value);
+        let counted = |value: f64| (!facts.is_unix).then_some(value);
+        let now = facts.oldest_unread_now.filter(|_| !facts.is_unix);
         ListenerReport {
             next: next(cause, address, processes.first()),
             address: address.to_string(),
@@ -115,20 +119,20 @@ impl ListenerReport {
             cause,
             sentence,
             evidence,
-            oldest_unread_ms: facts.oldest_unread_now.map(|AgeBounds { estimate, at_least, at_most }| AgeMillis {
+            oldest_unread_ms: now.map(|AgeBounds { estimate, at_least, at_most }| AgeMillis {
                 estimate: milliseconds(estimate),
                 at_least: milliseconds(at_least),
                 at_most: at_most.map(milliseconds),
             }),
-            oldest_unread_median_ms: facts.oldest_unread.map_or(0.0, |age| milliseconds(age.estimate)),
-            oldest_unread_max_ms: milliseconds(facts.oldest_unread_max),
+            oldest_unread_median_ms: counted(facts.oldest_unread.map_or(0.0, |age| milliseconds(age.estimate))),
+            oldest_unread_max_ms: counted(milliseconds(facts.oldest_unread_max)),
             connections: facts.connections,
             unread: facts.unread,
-            inside: facts.inside,
-            oldest_inside_ms: milliseconds(facts.oldest_inside),
+            inside: counted(facts.inside),
+            oldest_inside_ms: counted(milliseconds(facts.oldest_inside)),
             accept_queue: AcceptQueue { length: facts.accept_queue, limit: facts.accept_limit, dropped: facts.dropped },
-            arrivals_per_s: facts.arrivals_per_s,
-            responses_per_s: facts.responses_per_s,
+            arrivals_per_s: counted(facts.arrivals_per_s),
+            responses_per_s: counted(facts.responses_per_s),
             retransmitted_per_s: facts.retransmitted_per_s,
             cpus: visible(facts.cpus),
             waiting_for_cpus: visible(facts.waiting_for_cpus),
@@ -169,11 +173,14 @@ impl fmt::Display for ListenerReport {
         for line in &self.evidence {
             writeln!(f, "  {line}")?;
         }
-        writeln!(
-            f,
-            "  per second: {:.0} requests, {:.0} responses, {:.0} segments sent again",
-            self.arrivals_per_s, self.responses_per_s, self.retransmitted_per_s
-        )?;
+        match (self.arrivals_per_s, self.responses_per_s) {
+            (Some(arrivals), Some(responses)) => writeln!(
+                f,
+                "  per second: {arrivals:.0} requests, {responses:.0} responses, {:.0} segments sent again",
+                self.retransmitted_per_s
+            )?,
+            _ => writeln!(f, "  per second: a Unix socket does not tell, nor what a queue would have refused")?,
+        }
         if let Some(what_if) = &self.what_if {
             writeln!(f, "  {}", what_if.sentence)?;
         }
