@@ -116,14 +116,20 @@ const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, backend
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
     // A short stop, or one that has just ended, shows itself in the pause that it made.
     let is_pause = pauses_often(facts) && facts.stopped_share >= LASTING * facts.stall_share;
-    (facts.stopped_share >= LASTING || is_pause).then(|| {
+    let is_lasting = facts.stopped_share >= LASTING;
+    (is_lasting || is_pause).then(|| {
         let stopped = if facts.stopped_share >= 0.95 {
             "is stopped".to_owned()
         } else {
             format!("was stopped for {} of the time", percent(facts.stopped_share))
         };
-        let sentence = format!("the process {stopped} (by a signal, a debugger or a frozen cgroup); {}", queue(facts));
-        (Cause::Stopped, sentence)
+        // The mean and the median say nothing of a moment.
+        let wait = if is_lasting {
+            queue(facts)
+        } else {
+            format!("requests waited up to {}", millis(facts.longest_stall.max(facts.oldest_unread_max)))
+        };
+        (Cause::Stopped, format!("the process {stopped} (by a signal, a debugger or a frozen cgroup); {wait}"))
     })
 }
 
@@ -542,7 +548,7 @@ mod tests {
             (
                 Facts { stopped_share: 0.4, stalls: 1, stall_share: 0.4, longest_stall: ms(1600), cpus: 0.1, ..idle() },
                 Cause::Stopped,
-                "was stopped for 40 % of the time",
+                "was stopped for 40 % of the time (by a signal, a debugger or a frozen cgroup); requests waited up to 1600 ms",
             ),
             (with_inside(3.0, 30_000, idle()), Cause::Unknown, "do not run: a lock or a timer inside the program"),
             (with_inside(3.0, 30_000, Facts { cpus: 0.49, ..idle() }), Cause::Unknown, "; it uses 0.49 of a CPU, and"),
