@@ -255,8 +255,8 @@ def looks(variants: list[tuple[str, str]]) -> tuple[list[tuple[str, str, int]], 
 def fields() -> list[tuple[str, str, str]]:
     """Fields of all tables: name, heading, unit."""
 
-def recording(path: str) -> Table:
-    """Entries of a server's recording, in order."""
+def recording(path: str) -> tuple[Table, str | None]:
+    """Entries of a server's recording, in order, and what is wrong with one that is cut off."""
 
 def trace_events(path: str, from_us: float | None = None, to_us: float | None = None) -> Table:
     """Events of a profiler's trace, in order of time."""

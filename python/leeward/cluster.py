@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,6 +77,8 @@ class Load:
         return plot.cdf(self, which, **options)
 
     def __repr__(self) -> str:
+        if not self.kept:
+            return f"<load by {self.generators} generators: not measured, as they did not keep their schedule: this machine has too little CPU time for the load>"
         tail = self.percentiles()["p99_us"]
         return f"<load by {self.generators} generators: {per_second(self.goodput_rps)}/s in time, p99 {tail:.0f} µs>"
 
@@ -83,6 +86,13 @@ class Load:
 def per_second(rate: float) -> str:
     """A rate as text: four significant digits, or all digits of the integer from 1,000 on."""
     return f"{rate:.0f}" if rate >= 999.95 else f"{rate:.4g}"
+
+
+def _measured(native: _leeward.Recording) -> Load:
+    load = Load(native)
+    if not load.kept:
+        warnings.warn("not measured: a generator did not keep its schedule; give it a CPU of its own, or a smaller demand", stacklevel=3)
+    return load
 
 
 def generate(address: str, index: int, of: int, options: Mapping[str, Any]) -> bytes:
@@ -127,6 +137,7 @@ def load(
 
     The schedule does not depend on the number of generators. Latency counts from the time at which
     a request was due. Histograms of several generators are merged bucket by bucket, without loss.
+    If a generator did not keep its schedule (`Load.kept`), a `UserWarning` says so.
 
     Raises `LoadError` for an argument that is not accepted, or if the load fails. Raises
     `ClusterError` if there is no cluster or no such node, or if a generator has no CPU after 60 s.
@@ -149,7 +160,7 @@ def load(
         "seed": whole("seed", seed, 0, SEED_MAX, LoadError),
     }
     if hosts is None:
-        return Load(_leeward.load(address, index=0, of=1, **options))
+        return _measured(_leeward.load(address, index=0, of=1, **options))
     is_number = isinstance(hosts, int) and not isinstance(hosts, bool)
     if not is_number and not (isinstance(hosts, list | tuple) and all(isinstance(host, str) for host in hosts)):
         raise refused("hosts", hosts, "a number from 1, a list of nodes, or None", LoadError)
@@ -189,7 +200,7 @@ def _by_actors(hosts: int | list[str], count: int, address: str, options: dict[s
     finally:
         if ours:
             ray.shutdown()
-    return Load(_leeward.merge(answers))
+    return _measured(_leeward.merge(answers))
 
 
 def _place(ray: Any, hosts: int | list[str], index: int) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,17 @@ from .values import path_of, refused, text, whole
 
 
 class Recorded:
-    """A recording of a server: every call to its controller, with the answer."""
+    """A recording of a server: every call to its controller, with the answer.
+
+    `damage`: what is wrong with a recording that is cut off, as that of a killed server; its whole
+    entries are here. None: it is complete.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.table = _leeward.recording(str(path))
+        self.table, self.damage = _leeward.recording(str(path))
+        if self.damage is not None:
+            warnings.warn(f"{path}: {self.damage}", stacklevel=3)
 
     def frame(self, kind: str = "polars") -> Any:
         """Entries in order, one row each, as a frame of `polars`, `pandas` or `arrow`.
@@ -31,7 +38,8 @@ class Recorded:
         return frame(self.table, kind)
 
     def __repr__(self) -> str:
-        return f"<recording {self.path} of {len(self.table)} entries>"
+        end = "" if self.damage is None else f", {self.damage}"
+        return f"<recording {self.path} of {len(self.table)} entries{end}>"
 
 
 class Timeline:

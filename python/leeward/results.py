@@ -95,13 +95,15 @@ class Results:
         """Time series of a field of the windows, such as `delay_us`, as a frame.
 
         Columns: `label`, `seed`, `start_s` (start of the window, in s) and the field; and those in
-        which the runs differ, such as `demand_rps`. Raises `ResultsError` for an unknown field.
+        which the runs differ, such as `demand_rps`. Raises `ResultsError` for an unknown field, or
+        if the scenario has no `run.window`.
         """
-        from .plot import axes_of
+        from .plot import axes_of, refuse_empty
 
         field = text("field", field, "the name of a column, such as delay_us", ResultsError)
         table = self.native.table("windows")
         table.column(field)  # raises if there is none
+        refuse_empty(table)
         keep = {"label", "seed", "start_s", field}
         keep.update(name for name in axes_of(table) if len(set(table.column(name))) > 1)
         for name in table.names:

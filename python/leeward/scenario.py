@@ -123,6 +123,8 @@ class Scenario:
         for label, cls in classes:
             if not (isinstance(cls, type) and issubclass(cls, Controller)):
                 raise refused(f"controller.{label}", cls, "a class that is a leeward.Controller")
+            if not 0 < len(label) <= 60 or label.strip() != label or not all(char.isalnum() or char in " ._-+:/%()" for char in label):
+                raise refused("a controller's label", label, "1 to 60 letters, digits, spaces and any of . _ - + : / % ( )")
             if labels.count(label) > 1:
                 raise ScenarioError(f"controller: `{label}` is there twice; accepted: a name for each, as in controllers(first=A, second=B)", "", "controller")
             python = [entry for entry in python if entry[0] != label] + [(label, cls, ())]

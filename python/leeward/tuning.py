@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import SweepError
 from .extras import need
-from .plot import measured
+from .plot import LATENCIES, measured
 from .scenario import SEEDS_MAX, Scenario
 from .values import refused, text, whole, written
 
@@ -43,7 +43,7 @@ def tune(
     *,
     controller: str | None = None,
     objective: str = "goodput_rps",
-    maximize: bool = True,
+    maximize: bool | None = None,
     trials: int = 30,
     seeds: int = 2,
     held_out: int = 3,
@@ -57,7 +57,7 @@ def tune(
       controller, a name with a dot is a key of the scenario.
     - `controller`: the label or name of one controller; needed if the scenario has several.
     - `objective`: a column of the points. The search maximizes its mean over all points and seeds,
-      or minimizes it with `maximize=False`.
+      with `maximize=False` it minimizes; by default it minimizes a latency, such as `p99_us`.
     - `trials`: number of parameter sets to try.
     - `seeds`, `seed`: the number of seeds in the search, 1 to 1,000, and the first of them.
     - `held_out`: the number of seeds that follow, 1 to 1,000. Only the final comparison uses these.
@@ -90,14 +90,16 @@ def tune(
     scenario.set({keys[name]: range_[0] for name, range_ in space.items()})
     if study is None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        direction = "maximize" if maximize else "minimize"
+        direction = "maximize" if (maximize if maximize is not None else objective not in LATENCIES) else "minimize"
         study = optuna.create_study(direction=direction, sampler=optuna.samplers.TPESampler(seed=seed))
+
+    worst = -math.inf if study.direction == optuna.study.StudyDirection.MAXIMIZE else math.inf
 
     def worth(candidate: Scenario, first: int, count: int) -> float:
         table = candidate.run(count, seed=first, progress=False).table()
         values = measured(table, objective)
         # Without a response there is no latency: the worst that can be.
-        return math.inf if None in values else float(sum(values) / len(values))
+        return worst if None in values else float(sum(values) / len(values))
 
     def trial(one: Any) -> float:
         chosen = {keys[name]: suggest(one, name, range_) for name, range_ in space.items()}

@@ -6,13 +6,14 @@
 use crate::errors;
 use crate::table::{Field, Records, Table};
 use leeward_core::server::{Gauges, Outcome, Verdict};
-use leeward_recording::{Answer, Entry, Item, Reader, SessionCall};
+use leeward_recording::{Answer, Entry, Item, ReadError, Reader, SessionCall};
 use pyo3::prelude::*;
 use std::path::PathBuf;
 
-/// Entries of a server's recording, in order. Times are in µs from its first timed entry.
+/// Entries of a server's recording, in order, and what is wrong with a recording that is cut off.
+/// Times are in µs from its first timed entry.
 #[pyfunction]
-pub(crate) fn recording(py: Python<'_>, path: PathBuf) -> PyResult<Table> {
+pub(crate) fn recording(py: Python<'_>, path: PathBuf) -> PyResult<(Table, Option<String>)> {
     let read = py.detach(|| std::fs::read(&path).map_err(|error| error.to_string()).and_then(|bytes| entries(&bytes)));
     read.map_err(|error| errors::plain(py, "ResultsError", &format!("{}: {error}", path.display())))
 }
@@ -36,11 +37,19 @@ const ENTRY: [(&str, Field); 16] = [
     ("credits_issued", Field::Whole),
 ];
 
-fn entries(bytes: &[u8]) -> Result<Table, String> {
+fn entries(bytes: &[u8]) -> Result<(Table, Option<String>), String> {
     let mut records = Records::new(&ENTRY);
     let (mut first, mut last) = (None, 0.0);
     for item in Reader::items(bytes) {
-        let Item::Entry(entry) = item.map_err(|error| error.to_string())? else { continue };
+        let entry = match item {
+            Ok(Item::Entry(entry)) => entry,
+            Ok(_) => continue,
+            // The server was killed; its last entries are what a reader wants to see.
+            Err(error @ ReadError::Truncated { entries: 1.., .. }) => {
+                return Ok((records.finish(), Some(error.to_string())));
+            }
+            Err(error) => return Err(error.to_string()),
+        };
         if let Some(now) = entry.now() {
             let first = *first.get_or_insert(now.0);
             last = now.0.saturating_sub(first) as f64 / 1e3;
@@ -49,7 +58,7 @@ fn entries(bytes: &[u8]) -> Result<Table, String> {
         records.float("time_us", last); // calls without a time get the previous one
         add_entry(&mut records, &entry);
     }
-    Ok(records.finish())
+    Ok((records.finish(), None))
 }
 
 fn add_entry(records: &mut Records, entry: &Entry) {

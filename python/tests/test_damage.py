@@ -112,3 +112,16 @@ def test_counts_of_recordings_add_up_without_an_overflow() -> None:
     both = _leeward.merge([one, one])
     assert both.totals == counts and both.buckets("latency") == [(1.0, most)]
     assert both.percentiles("latency")["count"] == most
+
+
+def test_what_was_not_measured_says_so() -> None:
+    counts = {"completed": 9}
+    buckets = {"buckets": {"1000": 9}, "sum_ns": 9}
+    late = {
+        **{"generators": 1, "seconds": 1.0, "slo_us": 1.0, "totals": counts, "measured": counts},
+        **{"throughput_rps": 9.0, "goodput_rps": 9.0, "latency": buckets, "latency_from_send": buckets},
+        **{"reject_delay": buckets, "kept": False, "failures": counts},
+    }
+    load = lw.cluster.Load(_leeward.Recording.from_bytes(json.dumps(late).encode()))
+    assert "not measured" in repr(load) and "in time" not in repr(load)
+    assert "Not measured" in load.cdf().axes[0].get_title()

@@ -65,9 +65,16 @@ def test_a_timeline_is_that_of_its_request(tmp_path):
 
 def test_what_is_none_is_said(tmp_path):
     cut = tmp_path / "cut.rec"
-    cut.write_bytes((GOLDEN / "breakwater.rec").read_bytes()[:200])
+    cut.write_bytes((GOLDEN / "breakwater.rec").read_bytes()[:40])
     with pytest.raises(lw.ResultsError, match="cut.rec"):
         lw.read(cut)
+    whole = (GOLDEN / "breakwater.rec").read_bytes()
+    cut.write_bytes(whole[: len(whole) * 3 // 4])
+    with pytest.warns(UserWarning, match="cut off at byte"):
+        read = lw.read(cut)
+    entries, all_entries = read.frame().rows(), lw.read(GOLDEN / "breakwater.rec").frame().rows()
+    assert read.damage is not None and "cut off" in repr(read)
+    assert 0 < len(entries) < len(all_entries) and entries == all_entries[: len(entries)]
     other = tmp_path / "result.json"
     other.write_text("{}")
     with pytest.raises(lw.ResultsError, match="not a results file"):

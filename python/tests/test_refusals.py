@@ -127,6 +127,15 @@ def test_a_controller_that_is_none(short, wanted):
         short.controllers(Mine=wanted)
 
 
+@pytest.mark.parametrize("label", ["", " ", "x=1", "a" * 61, "a\nb"])
+def test_a_label_is_as_in_a_scenario_file(short, label):
+    class Mine(lw.Controller):
+        pass
+
+    with pytest.raises(lw.ScenarioError, match="1 to 60 letters"):
+        short.controllers(**{label: Mine})
+
+
 def test_no_controller_at_all(short):
     with pytest.raises(lw.ScenarioError, match="controller: none is named; accepted: .*breakwater") as caught:
         short.controllers()
@@ -196,6 +205,10 @@ def test_other_arguments_name_themselves(short, tmp_path):
             results.table(odd)
         with pytest.raises(lw.ResultsError, match="field: "):
             results.series(odd)
+    with pytest.raises(lw.ResultsError, match="no windows.*run.window"):
+        results.series("delay_us")
+    with pytest.raises(lw.ResultsError, match="no windows.*run.window"):
+        results.plot("delay", "time")
         with pytest.raises(lw.ResultsError, match="there is no column"):
             results.table().column(odd)
         with pytest.raises(lw.ResultsError, match="accepted: polars"):

@@ -57,6 +57,10 @@ def test_series_claims_and_reports(short, tmp_path):
     results = lw.scenario("bw-shift").quick().set({"workload.clients": 40}).controllers("breakwater").run(seeds=1)
     series = results.series("delay_us")
     assert set(series.columns) == {"label", "seed", "start_s", "demand_rps", "delay_us"} and len(series) > 10
+    # Demands are multiples of a capacity that is no round number.
+    demand = series["demand_rps"].max()
+    assert lw.plot.is_equal(demand, demand * 1.004) and not lw.plot.is_equal(demand, demand * 1.006)
+    assert not lw.plot.is_equal(1_000, 1_001), "whole numbers are exact"
     claims = short.run(seeds=2).claims
     verdicts = {claim.verdict for claim in claims}
     assert verdicts <= {"reproduced", "not_reproduced", "undecided", "not_applicable"} and verdicts

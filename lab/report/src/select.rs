@@ -71,12 +71,18 @@ fn table(results: &Results, name: &str) -> Vec<Row> {
     rows.filter_map(as_map).collect()
 }
 
+/// Relative difference below which two numbers are equal, as in claims: a demand of twice the
+/// capacity is no round number.
+const TOLERANCE: f64 = 0.005;
+
 fn matches(row: &Row, filter: &str) -> bool {
     let Some((field, expected)) = filter.split_once('=') else { return false };
     let (field, expected) = (field.trim(), expected.trim());
     match (number(row, field), expected.parse::<f64>()) {
-        // Ratios are quotients: 1.2 may be 1.2000000001.
-        (Some(value), Ok(expected)) => (value - expected).abs() <= 1e-6 * expected.abs().max(1e-6),
+        (Some(value), Ok(expected)) => {
+            let tolerance = if row.get(field).is_some_and(Value::is_f64) { TOLERANCE } else { 0.0 };
+            (value - expected).abs() <= tolerance * expected.abs()
+        }
         _ => text(row, field).is_some_and(|value| value == expected),
     }
 }

@@ -81,7 +81,8 @@ impl<'a> Operation<'a> {
                         return Ok(());
                     }
                     Err(error) => {
-                        say(&format!("The new process did not take over: {error:#}. This one goes on."));
+                        let goes_on = if signals.interrupt().is_requested() { "" } else { ". This one goes on" };
+                        say(&format!("The new process did not take over: {error:#}{goes_on}."));
                         // Signals that came meanwhile meant the same.
                         let _ = signals.take_upgrade();
                     }

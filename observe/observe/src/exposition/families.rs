@@ -102,10 +102,11 @@ fn requests(of: &[Snapshot], text: &mut dyn Sink) {
     let help = "Connections that are open.";
     gauge(of, text, "leeward_connections", help, |of| of.connections.map(|count| count as f64));
     let help = "Threads that execute requests.";
-    gauge(of, text, "leeward_cores", help, |of| Some(of.cores as f64));
+    gauge(of, text, "leeward_cores", help, |of| (of.cores > 0).then_some(of.cores as f64));
     const IDLE: &str = "leeward_core_idle_seconds";
     text.begin_family(IDLE, MetricKind::Counter, "Idle time of the threads that execute requests, in total.");
-    for snapshot in of {
+    // A proxy doesn't know the threads that execute its requests.
+    for snapshot in of.iter().filter(|snapshot| snapshot.cores > 0) {
         text.counter(IDLE, &[("port", &snapshot.port)], seconds(snapshot.idle_ns));
     }
 }
