@@ -78,7 +78,7 @@ class Load:
 
     def __repr__(self) -> str:
         if not self.kept:
-            return f"<load by {self.generators} generators: not measured, as they did not keep their schedule: this machine has too little CPU time for the load>"
+            return f"<load by {self.generators} generators: not measured, as one did not keep its schedule: it had too little CPU time>"
         tail = self.percentiles()["p99_us"]
         return f"<load by {self.generators} generators: {per_second(self.goodput_rps)}/s in time, p99 {tail:.0f} µs>"
 
@@ -88,10 +88,10 @@ def per_second(rate: float) -> str:
     return f"{rate:.0f}" if rate >= 999.95 else f"{rate:.4g}"
 
 
-def _measured(native: _leeward.Recording) -> Load:
+def _measured(native: _leeward.Recording, address: str, options: Mapping[str, Any]) -> Load:
     load = Load(native)
     if not load.kept:
-        warnings.warn("not measured: a generator did not keep its schedule; give it a CPU of its own, or a smaller demand", stacklevel=3)
+        warnings.warn(f"{address} at {per_second(options['demand_rps'])}/s: not measured, as a generator did not keep its schedule; give it a CPU of its own", stacklevel=3)
     return load
 
 
@@ -160,14 +160,14 @@ def load(
         "seed": whole("seed", seed, 0, SEED_MAX, LoadError),
     }
     if hosts is None:
-        return _measured(_leeward.load(address, index=0, of=1, **options))
+        return _measured(_leeward.load(address, index=0, of=1, **options), address, options)
     is_number = isinstance(hosts, int) and not isinstance(hosts, bool)
     if not is_number and not (isinstance(hosts, list | tuple) and all(isinstance(host, str) for host in hosts)):
         raise refused("hosts", hosts, "a number from 1, a list of nodes, or None", LoadError)
     count = hosts if isinstance(hosts, int) else len(hosts)
     if not 1 <= count <= options["clients"]:
         raise LoadError(f"hosts: {count}; accepted: 1 to {options['clients']}, the number of clients")
-    return _by_actors(hosts, count, address, options, cluster)
+    return _measured(_by_actors(hosts, count, address, options, cluster), address, options)
 
 
 def _param(name: str, value: Any) -> str:
@@ -177,7 +177,7 @@ def _param(name: str, value: Any) -> str:
     return written(name, value)
 
 
-def _by_actors(hosts: int | list[str], count: int, address: str, options: dict[str, Any], cluster: str | None) -> Load:
+def _by_actors(hosts: int | list[str], count: int, address: str, options: dict[str, Any], cluster: str | None) -> _leeward.Recording:
     from .on_ray import join
 
     ray = need("ray")
@@ -200,7 +200,7 @@ def _by_actors(hosts: int | list[str], count: int, address: str, options: dict[s
     finally:
         if ours:
             ray.shutdown()
-    return _measured(_leeward.merge(answers))
+    return _leeward.merge(answers)
 
 
 def _place(ray: Any, hosts: int | list[str], index: int) -> dict[str, Any]:

@@ -242,7 +242,7 @@ def _rows_of(table: _leeward.Table, only: str | None, by: str, where: Mapping[st
     for name, value in (where or {}).items():
         values = table.column(_field("where", name))
         if not any(is_equal(one, value) for one in values):
-            raise ResultsError(f"where: no row has {name}={shown(value)}; accepted: {', '.join(str(one) for one in sorted(set(values)))}")
+            raise ResultsError(f"where: no row has {name}={shown(value)}; accepted: {', '.join(str(one) for one in sorted({one for one in values if one is not None}))}")
         rows = [keep and is_equal(one, value) for keep, one in zip(rows, values)]
     return rows
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from .errors import SweepError
 from .extras import need
-from .plot import LATENCIES, measured
+from .plot import measured
 from .scenario import SEEDS_MAX, Scenario
 from .values import refused, text, whole, written
 
@@ -57,7 +57,7 @@ def tune(
       controller, a name with a dot is a key of the scenario.
     - `controller`: the label or name of one controller; needed if the scenario has several.
     - `objective`: a column of the points. The search maximizes its mean over all points and seeds,
-      with `maximize=False` it minimizes; by default it minimizes a latency, such as `p99_us`.
+      with `maximize=False` it minimizes; by default it maximizes rates, which end in `_rps`.
     - `trials`: number of parameter sets to try.
     - `seeds`, `seed`: the number of seeds in the search, 1 to 1,000, and the first of them.
     - `held_out`: the number of seeds that follow, 1 to 1,000. Only the final comparison uses these.
@@ -90,7 +90,7 @@ def tune(
     scenario.set({keys[name]: range_[0] for name, range_ in space.items()})
     if study is None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        direction = "maximize" if (maximize if maximize is not None else objective not in LATENCIES) else "minimize"
+        direction = "maximize" if (objective.endswith("_rps") if maximize is None else maximize) else "minimize"
         study = optuna.create_study(direction=direction, sampler=optuna.samplers.TPESampler(seed=seed))
 
     worst = -math.inf if study.direction == optuna.study.StudyDirection.MAXIMIZE else math.inf

@@ -207,7 +207,7 @@ test("a backend that is down has a tile while it is", async (t) => {
   // The proxy learns it from a request.
   await fetch(`http://${front.listen}/`).then((answer) => answer.text());
   await tile.waitFor();
-  assert.match(await tile.textContent(), new RegExp(`^Backend.*down.*127\\.0\\.0\\.1:${port}$`));
+  assert.match(await tile.textContent(), new RegExp(`^Backend.*set aside.*127\\.0\\.0\\.1:${port}$`));
   await page.screenshot({ path: `${pictures}/backend-down.png`, fullPage: true });
   await listening(port);
   await tile.waitFor({ state: "hidden" });

@@ -330,7 +330,7 @@ fn grafana_panels_query_existing_metrics() {
     for expression in &expressions {
         // Shadow mode rejects nothing.
         let counts_rejections = expression.contains("decision=\"refused\"");
-        assert!(!counts_rejections || expression.contains("mode!=\"shadow\""), "{expression}");
+        assert!(!counts_rejections || expression.contains("mode=\"enforce\""), "{expression}");
         for name in expression.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
             if name.starts_with("leeward_") {
                 let family = name.strip_suffix("_bucket").unwrap_or(name);

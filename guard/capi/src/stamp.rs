@@ -115,7 +115,9 @@ pub(crate) fn after_read(stamp: &mut Stamp, read: &Read) {
     settle(stamp);
     stamp.bytes = stamp.bytes.saturating_add(u32::try_from(read.bytes).unwrap_or(u32::MAX));
     (stamp.received_ns, stamp.read_ns, stamp.filled) = (read.received_ns, read.now, u16::from(read.filled));
-    if let (true, Some(left), 1..) = (read.filled, read.left, read.received_ns) {
+    if read.left == Some(0) {
+        stamp.filled = 0;
+    } else if let (true, Some(left), 1..) = (read.filled, read.left, read.received_ns) {
         let bytes = read.bytes as u64;
         stamp.received_ns = between(stamp.since_ns, read.received_ns, bytes, bytes.saturating_add(left));
         stamp.filled = ESTIMATED;
@@ -283,10 +285,11 @@ mod tests {
         assert_eq!([200, 0].map(|unparsed| next_request(&mut stamp, Some(unparsed))), [1_200, 1_400]);
         after_read(&mut stamp, &Read { now: 2_200, left: Some(200), ..filling });
         assert_eq!([200, 0].map(|unparsed| next_request(&mut stamp, Some(unparsed))), [1_600, 1_800]);
-        after_read(&mut stamp, &Read { now: 2_300, bytes: 200, filled: false, left: None, ..filling });
+        after_read(&mut stamp, &Read { now: 2_300, bytes: 200, left: Some(0), ..filling });
         assert_eq!(next_request(&mut stamp, Some(0)), 2_000);
-        read(&mut stamp, 2_900, 3_000, 400);
-        assert_eq!((stamp.since_ns, next_request(&mut stamp, Some(200))), (2_300, 2_600));
+        // That read has filled its buffer, and left nothing. Its thread then slept.
+        after_read(&mut stamp, &Read { received_ns: 9_000, now: 9_100, not_before: 9_050, ..filling });
+        assert_eq!(next_request(&mut stamp, Some(200)), 9_000);
     }
 
     /// A server that was fast reads one request at a time. Then it is away, and one read brings

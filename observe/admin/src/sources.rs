@@ -53,7 +53,7 @@ impl Sources {
         }
     }
 
-    /// Backends that the further metrics call unreachable: no source's snapshot has them.
+    /// Backends that a proxy has set aside, by the further metrics: no source's snapshot has them.
     pub(crate) fn backends_down(&self) -> Vec<String> {
         let text = self.0.further.get().map(|further| further()).unwrap_or_default();
         let down = |line: &str| {

@@ -12,7 +12,7 @@ use crate::turn::{Asker, TurnTracker, UsualAnswer};
 /// Most connections that are followed; others are counted, and their ages have no upper bound.
 const MAX_FOLLOWED: usize = 200_000;
 
-/// A connection that its peer closed, and that lasted no longer, was not given up.
+/// A connection that its peer closed, or whose request was inside, for no longer was not given up.
 const ANSWERED: Duration = Duration::from_millis(500);
 
 /// A response that stands unread at the client for longer than this is not the service's fault.
@@ -39,6 +39,8 @@ pub(crate) struct ConnectionTable {
 #[derive(Debug)]
 struct Followed {
     first_seen: Duration,
+    /// When its bytes were last seen unread.
+    unread_at: Duration,
     generation: u64,
     unread: UnreadTracker,
     turn: TurnTracker,
@@ -114,6 +116,7 @@ impl ConnectionTable {
         let is_open = followed.turn.observe(socket, Asker::Peer, &mut self.usual_answer);
         count_state(front, socket, age, is_open);
         followed.is_waiting = age.is_some() || is_open;
+        followed.unread_at = if age.is_some() { at } else { followed.unread_at };
         followed.is_closed_by_peer = socket.state == TcpState::CloseWait;
         let changes = followed.changes(socket);
         followed.generation = self.generation;
@@ -191,6 +194,7 @@ impl Followed {
     fn new(at: Duration, socket: &TcpSocket) -> Followed {
         Followed {
             first_seen: at,
+            unread_at: at,
             generation: 0,
             unread: UnreadTracker::default(),
             turn: TurnTracker::default(),
@@ -206,10 +210,12 @@ impl Followed {
 
     /// Requests whose answer ended the connection, which has gone at the time `at`.
     ///
-    /// A program ends a connection that it has answered, however long the request waited. One that
-    /// its peer closed first may have been given up.
+    /// A program ends a connection that it has answered, however long the request waited unread.
+    /// One that its peer closed first, or whose request was inside for long, may have been given
+    /// up: not each poll sees who closed it.
     fn answered_by_end(&self, at: Duration) -> u32 {
-        if self.is_closed_by_peer && at.saturating_sub(self.first_seen) >= ANSWERED {
+        let since = if self.is_closed_by_peer { self.first_seen } else { self.unread_at };
+        if at.saturating_sub(since) >= ANSWERED {
             return 0;
         }
         match self.segments_sent {
@@ -364,7 +370,8 @@ mod tests {
         // Earlier requests had two segments, and their answers one.
         let kept = TcpSocket { segments_received: 8, segments_sent: 4, ..request(3) };
         let idle = TcpSocket { unread: 0, since_sent: ms(800), peer: socket(4).peer, ..kept.clone() };
-        for (socket, responses) in [(request(1), 1), (given_up, 0), (kept, 1), (idle, 0)] {
+        let inside = TcpSocket { unread: 0, since_received: ms(1500), peer: socket(5).peer, ..request(5) };
+        for (socket, responses) in [(request(1), 1), (given_up, 0), (kept, 1), (idle, 0), (inside, 0)] {
             let mut table = ConnectionTable::default();
             // It waits to be accepted for longer than a second.
             for at in (0..1500).step_by(50) {

@@ -6,8 +6,9 @@ use super::{Answer, Dispatch, Dispatcher};
 use crate::Outcome;
 use leeward_core::units::Time;
 
-/// Weight of an answer in the share of failures.
-const WEIGHT: f64 = 1.0 / 16.0;
+/// Weight of an answer in the share of failures. With a sixteenth, chance alone would eject some of
+/// twenty backends that fail alike.
+const WEIGHT: f64 = 1.0 / 32.0;
 /// Failures per answer beyond those of the best backend with which one is ejected.
 const EXCESS: f64 = 0.5;
 /// Successes that others must have had since the backend's last one: else it may be the service
@@ -36,14 +37,21 @@ pub(super) struct Failures {
 }
 
 impl<T> Dispatcher<T> {
-    /// Marks a backend as reachable or not. If none is reachable, requests go to all of them. One
-    /// that was ejected gets a single request, which decides.
+    /// Marks a backend as reachable or not; called each second for one that is not up. If none is
+    /// reachable, requests go to all of them. One that was ejected gets a single request, which
+    /// decides; if none has come by the next call, it is up again. So does one that came back after
+    /// it had failed.
     pub fn set_up(&mut self, now: Time, backend: usize, is_up: bool, done: &mut Vec<Dispatch<T>>) {
         let of = &mut self.backends[backend];
         of.state = match (is_up, of.state) {
             (false, _) => State::Down,
-            (true, State::Ejected | State::Probed(_)) => State::Probed(of.in_flight),
-            (true, State::Up | State::Down) => State::Up,
+            (true, State::Probed(most)) if of.in_flight <= most => {
+                of.failures.share = 0.0;
+                State::Up
+            }
+            (true, State::Down) if of.failures.share <= EXCESS => State::Up,
+            (true, State::Up) => State::Up,
+            (true, State::Down | State::Ejected | State::Probed(_)) => State::Probed(of.in_flight),
         };
         self.fill(now, done);
     }

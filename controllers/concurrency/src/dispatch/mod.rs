@@ -112,6 +112,15 @@ impl Backend {
         Backend { pool, in_flight: 0, state: State::Up, failures: Failures::default(), is_removed: false }
     }
 
+    /// Place among backends for a request that waits for none: 0 is the best.
+    fn rank(&self) -> u8 {
+        match self.state {
+            State::Up => 0,
+            _ if self.is_open() => 1,
+            _ => 2,
+        }
+    }
+
     /// Whether it gets requests, if it is not removed.
     fn is_open(&self) -> bool {
         match self.state {
@@ -267,12 +276,12 @@ impl<T> Dispatcher<T> {
     }
 
     /// The reachable backend with the fewest requests, without regard to limits; not `except`, if
-    /// there is another.
+    /// there is another. One on probation is the last choice: only requests with a place judge it.
     pub fn least_loaded(&self, except: Option<usize>) -> usize {
         let any_up = self.any_up();
         let key = |index: &usize| {
             let backend = &self.backends[*index];
-            (backend.is_removed, Some(*index) == except, any_up && !backend.is_open(), backend.in_flight)
+            (backend.is_removed, Some(*index) == except, any_up.then(|| backend.rank()), backend.in_flight)
         };
         let count = self.backends.len();
         (0..count).map(|step| (self.next + step) % count).min_by_key(key).unwrap_or(0)

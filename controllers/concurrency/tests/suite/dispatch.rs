@@ -408,7 +408,7 @@ fn ejected() -> Dispatcher<()> {
     let limit = || -> Box<dyn ConcurrencyLimit> { Box::new(Stepping { limits: vec![4], at: 0 }) };
     let mut dispatcher = Dispatcher::new(settings, vec![limit(), limit()]);
     dispatcher.begin(Time::ZERO, 0);
-    for turn in 0..20 {
+    for turn in 0..40 {
         let outcomes = [Outcome::Failed, Outcome::Completed];
         for (backend, outcome) in outcomes.into_iter().enumerate() {
             dispatcher.begin(Time(turn), backend);
@@ -445,6 +445,40 @@ fn a_backend_that_was_ejected_is_tried_by_one_request_at_a_time() {
     assert_eq!(sent(&mut dispatcher), 0);
     end(&mut dispatcher, now, 0, Outcome::Completed);
     assert!(dispatcher.is_up(0));
+}
+
+/// Without a request that could tell, it is up again at the second call; until then, what waits for
+/// no place goes to others.
+#[test]
+fn a_backend_that_was_ejected_is_back_if_nothing_comes() {
+    let mut dispatcher = ejected();
+    let now = Time(2_000_000);
+    dispatcher.set_up(now, 0, true, &mut Vec::new());
+    (0..4).for_each(|_| dispatcher.begin(now, 1));
+    assert_eq!((dispatcher.is_up(0), dispatcher.least_loaded(None)), (false, 1));
+    dispatcher.set_up(now, 0, true, &mut Vec::new());
+    assert_eq!((dispatcher.is_up(0), dispatcher.least_loaded(None)), (true, 0));
+    // One that went down as one that fails is on probation, too.
+    let mut dispatcher = ejected();
+    dispatcher.set_up(now, 0, false, &mut Vec::new());
+    dispatcher.set_up(now, 0, true, &mut Vec::new());
+    assert!(!dispatcher.is_up(0));
+}
+
+/// Chance is no difference between backends: with twenty of them one always fails less for a while.
+#[test]
+fn equal_backends_are_not_ejected_by_chance() {
+    let settings = DispatchSettings { objective: OBJECTIVE, capacity: CAPACITY, capacity_bytes: BYTES };
+    let limits = (0..20).map(|_| Box::new(Stepping { limits: vec![4], at: 0 }) as Box<dyn ConcurrencyLimit>).collect();
+    let mut dispatcher = Dispatcher::new(settings, limits);
+    let mut random = 1_u64;
+    for turn in 0..200_000 {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let outcome = if random >> 63 == 0 { Outcome::Failed } else { Outcome::Completed };
+        dispatcher.begin(Time(turn), (random >> 32) as usize % 20);
+        end(&mut dispatcher, Time(1_000 + turn), (random >> 32) as usize % 20, outcome);
+    }
+    assert!((0..20).all(|backend| dispatcher.is_up(backend)));
 }
 
 /// One that is slow keeps its places, and gets no more than its share.

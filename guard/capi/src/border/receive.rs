@@ -95,7 +95,7 @@ pub unsafe extern "C-unwind" fn lw_recv(
         caught(|| {
             let brought = usize::try_from(received).ok().map(|bytes| {
                 let filled = bytes == length;
-                Brought { bytes, filled, left: if filled { unread(fd) } else { None } }
+                Brought { bytes, filled, left: if filled && at > 0 { unread(fd) } else { None } }
             });
             // SAFETY: the caller's stamp.
             unsafe { note(stamp, at, brought) }
@@ -172,7 +172,8 @@ unsafe fn note(stamp: *mut Stamp, received_ns: u64, brought: Option<Brought>) ->
             // Once a thread is late, or reads pipelined requests, each of its reads shows whether
             // it has slept.
             let is_late = received_ns > 0 && now.saturating_sub(received_ns) >= LATE_NS;
-            if is_late || stamp::is_spread(&updated, bytes) || thread::follows_sleeps() {
+            let is_estimated = left.is_some_and(|bytes| bytes > 0);
+            if is_late || is_estimated || stamp::is_spread(&updated, bytes) || thread::follows_sleeps() {
                 not_before = not_before.max(thread::awake_since(now));
             }
             stamp::after_read(&mut updated, &Read { received_ns, now, bytes, filled, left, not_before });

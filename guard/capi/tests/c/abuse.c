@@ -485,7 +485,7 @@ static void reads_that_fill_their_buffer(void) {
     for (int i = 0; i < 3; i++) {
         stamped_read(&of, 16);
         ends[i] = of.stamp.received_ns;
-        CHECK(of.stamp.filled == 2 && (i == 0 || of.stamp.since_ns == ends[i - 1]));
+        CHECK(of.stamp.filled == (i < 2 ? 2 : 0) && (i == 0 || of.stamp.since_ns == ends[i - 1]));
     }
     CHECK(before.read_ns < ends[0] && ends[0] < ends[1] && ends[1] < ends[2] && ends[2] < of.stamp.read_ns);
     stamped_end(&of);

@@ -61,7 +61,8 @@ async fn watch_backend(worker: Arc<Worker>, backend: usize, pool: Arc<Pool>) {
         if !Arc::ptr_eq(&worker.pool(backend), &pool) {
             return;
         }
-        if is_up != state.is_ok() {
+        // One on probation gets requests, although it is not up.
+        if !is_up || state.is_err() {
             admission.set_up(backend, state);
         }
     }

@@ -93,6 +93,9 @@ impl Exchange<'_> {
                         request = again;
                         // A backend that goes on to refuse is full, or goes away.
                         if attempt + 1 == ATTEMPTS && settings.backends.len() > 1 {
+                            if let Some(place) = &place {
+                                place.record_failure();
+                            }
                             backend = self.elsewhere(&mut place, backend);
                         }
                         continue;

@@ -121,7 +121,7 @@ class View {
     else this.hide("limit");
     this.tile("setup", "Threads", state.setup, last.busy == null ? "" : `${Math.round(last.busy * 100)} % busy`);
     for (const id of Object.keys(this.known)) if (id.startsWith("backend ")) this.hide(id);
-    for (const backend of state.backends_down) this.tile(`backend ${backend}`, "Backend", "down", backend, "bad");
+    for (const backend of state.backends_down) this.tile(`backend ${backend}`, "Backend", "set aside", backend, "bad");
     this.tellLocks(state.locks);
     this.tellLeaves(state);
     this.tellWords(state.refusal_kinds || []);

@@ -173,6 +173,7 @@ mod tests {
             port: "rpc".into(),
             mode: "enforce",
             arrived: 12,
+            cores: 1,
             idle_ns: 1_500_000_000,
             refused: vec![RejectionCount { reason: "delay", class: None, count: 2 }],
             waits: vec![StageWaits { stage: "worker", waits }],
