@@ -6,7 +6,7 @@ use crate::backend::connector::Connector;
 use crate::certificates::Certificates;
 use crate::connections::{Connections, Phase};
 use crate::error::ProxyError;
-use crate::settings::Settings;
+use crate::settings::{DEFAULT_CONNECTIONS, Settings};
 use crate::thread::{ThreadContext, event_loop};
 use crate::transport::accept::Acceptor;
 use crate::transport::address::LocalAddress;
@@ -286,6 +286,9 @@ fn check_addresses(settings: &Settings, own: Option<&LocalAddress>) -> Result<()
     }
 }
 
+/// Connections below which the operator is told that there can be no more.
+const FEW_CONNECTIONS: usize = 1_000;
+
 /// Raises the limit of descriptors as far as it may be, and keeps the number of connections below.
 fn limit_connections(mut settings: Settings) -> Settings {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -297,10 +300,13 @@ fn limit_connections(mut settings: Settings) -> Settings {
         let wanted = settings.connections;
         if wanted > most {
             let enough = wanted as u64 * 2 + SPARE_DESCRIPTORS;
-            tell(&format_args!(
-                "`connections` is {most} instead of {wanted}: this process may open {descriptors} files; for all, raise \
-                 the hard limit to {enough} (`ulimit -Hn`, or `LimitNOFILE=` of systemd)"
-            ));
+            // Nobody has asked for so many as the default allows, and few need them.
+            if wanted != DEFAULT_CONNECTIONS || most < FEW_CONNECTIONS {
+                tell(&format_args!(
+                    "`connections` is {most} instead of {wanted}: this process may open {descriptors} files; for all, \
+                     raise the hard limit to {enough} (`ulimit -Hn`, or `LimitNOFILE=` of systemd)"
+                ));
+            }
             settings.connections = most;
         }
     }

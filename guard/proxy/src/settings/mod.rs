@@ -103,6 +103,9 @@ pub struct Timeouts {
     pub stop: Duration,
 }
 
+/// Most open client connections, unless the file says another number.
+pub(crate) const DEFAULT_CONNECTIONS: usize = 20_000;
+
 impl Timeouts {
     /// The defaults under an objective.
     pub fn for_objective(slo: Duration) -> Self {
@@ -194,7 +197,7 @@ impl Settings {
             is_shared: false,
             limit: LimitChoice::default(),
             threads: std::thread::available_parallelism().map_or(1, |cpus| cpus.get().min(4)),
-            connections: 20_000,
+            connections: DEFAULT_CONNECTIONS,
             trusted: vec![IpNet::from(LOOPBACK_4), IpNet::from(LOOPBACK_6)],
             mode: Mode::Enforce,
             health: None,

