@@ -65,7 +65,7 @@ def test_a_search_says_what_to_expect_of_seeds_that_it_has_not_seen(short):
     assert found.held_out == sum(expected) / 2
     default = scenario.controllers("seda").run(2, seed=2).table().column("goodput_rps")
     assert found.default == sum(default) / 2
-    late = lw.tune(scenario, {"network.rtt": ["10us", "900ms"]}, controller="seda", objective="p99_us", trials=8, seeds=1, held_out=1)
+    late = lw.tune(scenario, {"network.rtt": ["10us", "900ms"]}, controller="breakwater", objective="p99_us", trials=8, seeds=1, held_out=1)
     assert late.params == {"network.rtt": "10us"}, "a latency is minimized, and a run without responses has none"
     with pytest.raises(lw.SweepError, match="is not a duration"):
         lw.tune(scenario, {"target": ("10", "200")}, controller="seda", trials=1)
