@@ -401,12 +401,14 @@ mod tests {
             assert_eq!((ask(&named).await, ask(&named).await), (false, true));
             named.serves = Some(Duration::from_millis(200));
             let named = Pool { http2: Http2Connections::new(is_http2), idle: Mutex::default(), ..named };
-            let mut reused = Vec::new();
+            let (mut reused, begun) = (Vec::new(), Instant::now());
             for _ in 0..40 {
                 reused.push(ask(&named).await);
             }
             let opened = reused.iter().filter(|is_reused| !**is_reused).count();
-            assert!((2..=6).contains(&opened), "{reused:?}");
+            // One for each 200 ms at most.
+            let most = 2 + begun.elapsed().as_millis() as usize / 200;
+            assert!((2..=most).contains(&opened), "{reused:?}");
             assert_eq!(pool(&format!("{scheme}127.0.0.1:{port}")).serves, None, "it stays what it is");
         }
     }

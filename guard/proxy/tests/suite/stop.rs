@@ -1,9 +1,11 @@
 //! Graceful stop. Does not contain the program.
 
 use crate::harness::{Backend, Hold, address, connect, queued, start};
+use leeward_testkit::require::retry_if_busy;
 use leeward_testkit::wait::until;
 use std::net::TcpStream;
 use std::thread;
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_stop_waits_for_requests_in_progress_and_refuses_new_ones() {
@@ -33,22 +35,30 @@ fn a_stop_waits_for_requests_in_progress_and_refuses_new_ones() {
 /// meanwhile.
 #[test]
 fn a_stop_answers_a_request_that_was_on_its_way() {
-    let backend = Backend::echo();
-    let proxy = start(&[backend.address], "");
-    let address = address(&proxy);
-    let (mut client, mut idle) = (connect(&proxy), connect(&proxy));
-    for client in [&mut client, &mut idle] {
-        assert_eq!(client.get("/first").head.get("connection"), None);
-    }
-    let stop = thread::spawn(move || proxy.stop());
-    until("new connections are refused", || TcpStream::connect(address).is_err());
-    client.send("POST /late HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\r\nabc");
-    let answer = client.answer();
-    assert_eq!((answer.text(), answer.head.get("connection")), ("/late".into(), Some("close".into())));
-    client.closed();
-    // Nothing comes on this one, which does not hold the end up for long.
-    idle.closed();
-    stop.join().unwrap();
+    retry_if_busy(|| {
+        let backend = Backend::echo();
+        let proxy = start(&[backend.address], "");
+        let address = address(&proxy);
+        let (mut client, mut idle) = (connect(&proxy), connect(&proxy));
+        for client in [&mut client, &mut idle] {
+            assert_eq!(client.get("/first").head.get("connection"), None);
+        }
+        let begun = Instant::now();
+        let stop = thread::spawn(move || proxy.stop());
+        until("new connections are refused", || TcpStream::connect(address).is_err());
+        client.send("POST /late HTTP/1.1\r\nhost: h\r\ncontent-length: 3\r\n\r\nabc");
+        // It waits for a second.
+        if begun.elapsed() > Duration::from_millis(700) {
+            return Err(format!("the request left after {:?}", begun.elapsed()));
+        }
+        let answer = client.answer();
+        assert_eq!((answer.text(), answer.head.get("connection")), ("/late".into(), Some("close".into())));
+        client.closed();
+        // Nothing comes on this one, which does not hold the end up for long.
+        idle.closed();
+        stop.join().unwrap();
+        Ok(())
+    });
 }
 
 #[test]
