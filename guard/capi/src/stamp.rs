@@ -114,10 +114,9 @@ pub(crate) fn after_read(stamp: &mut Stamp, read: &Read) {
     }
     settle(stamp);
     stamp.bytes = stamp.bytes.saturating_add(u32::try_from(read.bytes).unwrap_or(u32::MAX));
-    (stamp.received_ns, stamp.read_ns, stamp.filled) = (read.received_ns, read.now, u16::from(read.filled));
-    if read.left == Some(0) {
-        stamp.filled = 0;
-    } else if let (true, Some(left), 1..) = (read.filled, read.left, read.received_ns) {
+    let has_left = read.filled && read.left != Some(0);
+    (stamp.received_ns, stamp.read_ns, stamp.filled) = (read.received_ns, read.now, u16::from(has_left));
+    if let (true, Some(left), 1..) = (has_left, read.left, read.received_ns) {
         let bytes = read.bytes as u64;
         stamp.received_ns = between(stamp.since_ns, read.received_ns, bytes, bytes.saturating_add(left));
         stamp.filled = ESTIMATED;

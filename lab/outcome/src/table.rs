@@ -6,6 +6,10 @@ use crate::columns::Fields;
 use crate::results::{KindRow, LockRow, PointRow, ReplicaRow, Results, RunKey, ServiceRow, ShiftRow, WindowRow};
 use serde::Serialize;
 
+/// Relative difference below which two numbers are equal, in claims and in filters of plots:
+/// demands are computed from capacities that are not round.
+pub const TOLERANCE: f64 = 0.005;
+
 /// Declares the tables for claims and plots: variant, name, rows in the results, and row type.
 macro_rules! tables {
     ($($(#[$meta:meta])* $variant:ident $rows:ident $row:ident;)*) => {

@@ -2,7 +2,7 @@
 //! not contain drawing.
 
 use leeward_outcome::results::{Plot, Results};
-use leeward_outcome::table::Table;
+use leeward_outcome::table::{TOLERANCE, Table};
 use serde_json::{Map, Value};
 
 use crate::fields::{self, QuantityFormat};
@@ -70,10 +70,6 @@ fn table(results: &Results, name: &str) -> Vec<Row> {
     };
     rows.filter_map(as_map).collect()
 }
-
-/// Relative difference below which two numbers are equal, as in claims: a demand of twice the
-/// capacity is no round number.
-const TOLERANCE: f64 = 0.005;
 
 fn matches(row: &Row, filter: &str) -> bool {
     let Some((field, expected)) = filter.split_once('=') else { return false };

@@ -22,7 +22,7 @@ pub(super) enum State {
     Down,
     /// It fails while others do not.
     Ejected,
-    /// It was ejected, and gets a request while it has no more than so many: one is enough to see
+    /// On probation: it gets a request while it has no more than so many: one is enough to see
     /// whether it is well.
     Probed(u32),
 }
@@ -38,9 +38,9 @@ pub(super) struct Failures {
 
 impl<T> Dispatcher<T> {
     /// Marks a backend as reachable or not; called each second for one that is not up. If none is
-    /// reachable, requests go to all of them. One that was ejected gets a single request, which
-    /// decides; if none has come by the next call, it is up again. So does one that came back after
-    /// it had failed.
+    /// reachable, requests go to all of them. One that was ejected, or had failed before it was
+    /// unreachable, gets a single request, which decides; if none has come by the next call, it is
+    /// up again.
     pub fn set_up(&mut self, now: Time, backend: usize, is_up: bool, done: &mut Vec<Dispatch<T>>) {
         let of = &mut self.backends[backend];
         of.state = match (is_up, of.state) {

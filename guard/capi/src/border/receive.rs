@@ -95,10 +95,11 @@ pub unsafe extern "C-unwind" fn lw_recv(
         caught(|| {
             let brought = usize::try_from(received).ok().map(|bytes| {
                 let filled = bytes == length;
-                Brought { bytes, filled, left: if filled && at > 0 { unread(fd) } else { None } }
+                let left = if filled && at > 0 { unread(fd) } else { None };
+                Read { received_ns: at, bytes, filled, left, ..Read::default() }
             });
             // SAFETY: the caller's stamp.
-            unsafe { note(stamp, at, brought) }
+            unsafe { note(stamp, brought) }
         });
     }
     received
@@ -136,32 +137,23 @@ pub unsafe extern "C" fn lw_stamp_note(stamp: *mut Stamp, message: *const libc::
             }
         }
         // SAFETY: NULL or the caller's stamp.
-        unsafe { note(stamp, stamp::parse(&control), Some(Brought { bytes: 0, filled, left: None })) }
+        unsafe { note(stamp, Some(Read { received_ns: stamp::parse(&control), filled, ..Read::default() })) }
     })
 }
 
-/// What a read has brought.
-struct Brought {
-    /// Number of bytes; 0: unknown.
-    bytes: usize,
-    /// Whether it filled its buffers.
-    filled: bool,
-    /// Bytes that it has left in the socket, if that is known.
-    left: Option<u64>,
-}
-
-/// Updates a stamp after a read; `None`: it has brought nothing.
+/// Updates a stamp after a read, whose times on this machine are still to be set; `None`: it has
+/// brought nothing.
 ///
 /// # Safety
 /// `stamp` is NULL or a stamp that no other thread uses now.
 #[inline]
-unsafe fn note(stamp: *mut Stamp, received_ns: u64, brought: Option<Brought>) -> Result<c_int, Failure> {
+unsafe fn note(stamp: *mut Stamp, brought: Option<Read>) -> Result<c_int, Failure> {
     // SAFETY: by the caller's promise.
     let mut updated = unsafe { read(stamp) }?;
     let now = wall::at(clock::process()).unwrap_or(0);
     let mut not_before = thread::not_before(updated.read_ns, now);
     match brought {
-        Some(Brought { bytes, filled, left }) => {
+        Some(read) => {
             if let Some(size) = stamp::settle(&mut updated) {
                 thread::note_request_size(size);
             }
@@ -171,12 +163,12 @@ unsafe fn note(stamp: *mut Stamp, received_ns: u64, brought: Option<Brought>) ->
             }
             // Once a thread is late, or reads pipelined requests, each of its reads shows whether
             // it has slept.
-            let is_late = received_ns > 0 && now.saturating_sub(received_ns) >= LATE_NS;
-            let is_estimated = left.is_some_and(|bytes| bytes > 0);
-            if is_late || is_estimated || stamp::is_spread(&updated, bytes) || thread::follows_sleeps() {
+            let is_late = read.received_ns > 0 && now.saturating_sub(read.received_ns) >= LATE_NS;
+            let is_estimated = read.left.is_some_and(|bytes| bytes > 0);
+            if is_late || is_estimated || stamp::is_spread(&updated, read.bytes) || thread::follows_sleeps() {
                 not_before = not_before.max(thread::awake_since(now));
             }
-            stamp::after_read(&mut updated, &Read { received_ns, now, bytes, filled, left, not_before });
+            stamp::after_read(&mut updated, &Read { now, not_before, ..read });
         }
         None => stamp::after_empty_read(&mut updated, now),
     }

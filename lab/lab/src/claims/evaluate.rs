@@ -3,11 +3,7 @@
 use super::{Comparison, Condition, Expression, Function, Node, Operand, Operator, Selection};
 use crate::numbers::median;
 use leeward_outcome::results::{PointRow, Results};
-use leeward_outcome::table::{Cell, Row, Table};
-
-/// Relative difference below which two numbers are equal: demands are computed from capacities that
-/// are not round.
-const TOLERANCE: f64 = 0.005;
+use leeward_outcome::table::{Cell, Row, TOLERANCE, Table};
 
 impl Expression {
     /// Value for one seed; `None` if a selection matches no row. It may be infinite or NaN.
