@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Div, Mul, Sub, SubAssign};
+use std::time::Duration;
 
 /// A point in time: nanoseconds since the plant started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -126,6 +127,13 @@ impl Div<u64> for Nanos {
     }
 }
 
+impl From<Duration> for Nanos {
+    /// A longer span than [`Nanos::MAX`] becomes that.
+    fn from(span: Duration) -> Self {
+        Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
 impl fmt::Display for Nanos {
     /// Prints in the largest unit that needs no more than three decimals: `80us`, `1.1ms`, `2s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -166,6 +174,12 @@ mod tests {
         assert_eq!(Nanos::MAX * 2, Nanos::MAX);
         assert_eq!(Nanos::MAX + Nanos(1), Nanos::MAX);
         assert_eq!(Time::NEVER + Nanos(1), Time::NEVER);
+    }
+
+    #[test]
+    fn a_span_of_the_standard_library_that_is_too_long_is_the_longest() {
+        let spans = [Duration::from_nanos(7), Duration::from_nanos(u64::MAX), Duration::MAX];
+        assert_eq!(spans.map(Nanos::from), [Nanos(7), Nanos::MAX, Nanos::MAX]);
     }
 
     #[test]

@@ -161,6 +161,7 @@ impl GateSlot {
         if self.state.compare_exchange(OPEN, CHANGING, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Err(Failure::Closed);
         }
+        states.iter_mut().for_each(|state| state.permits.forget_gate());
         let gates: Vec<_> = states.iter_mut().map(|state| state.gate.take()).collect();
         drop(states);
         let admin = body.admin.lock().unwrap_or_else(PoisonError::into_inner).take();

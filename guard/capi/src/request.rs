@@ -11,7 +11,6 @@ use leeward_runtime::budget::{self, RequestBudget};
 use leeward_runtime::clock;
 use std::cell::Cell;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
 
 /// Wrong uses that were logged.
 static OTHER_GATE: AtomicBool = AtomicBool::new(false);
@@ -33,23 +32,17 @@ pub(crate) fn arrive(slot: &GateSlot, reading: Time, request: &RequestInfo, runs
     }
     let number = thread::number();
     let mut shard = slot.shard(number as usize)?;
-    let gate = shard.gate.as_ref().ok_or(Failure::Closed)?;
+    let state = &mut *shard;
+    let gate = state.gate.as_ref().ok_or(Failure::Closed)?;
     let now = gate.time_at(reading);
-    let permit = match gate.admit_at(now, request) {
-        Ok(mut permit) => {
-            if !runs {
-                permit.record_wait(now);
-            }
-            permit
-        }
+    let (id, budget) = match state.permits.admit(gate, now, request, if runs { number } else { 0 })? {
+        Ok(admitted) => admitted,
         Err(rejection) => return Ok(Admission::Rejected(rejection)),
     };
-    let budget = RequestBudget::of(permit.budget());
-    let id = shard.permits.insert(permit, if runs { number } else { 0 }).ok_or(Failure::Limit)?;
     drop(shard);
     if runs {
         begin_running(Running { gate: slot.number(), id, since: reading });
-        budget::replace_running(budget);
+        budget::replace_running(RequestBudget::of(budget));
     }
     Ok(Admission::Admitted(id))
 }
@@ -207,8 +200,8 @@ fn end(
     if let Some(ran) = ran {
         let locks = budget.waited().saturating_sub(waited);
         // A thread that waits for a lock occupies no CPU.
-        permit.record_cpu_time(Duration::from_nanos(ran.saturating_sub(locks).0));
-        permit.record_queue_time(Duration::from_nanos((waited + locks).0));
+        permit.record_cpu_time(ran.saturating_sub(locks));
+        permit.record_queue_time(waited + locks);
     }
     let now = permit.gate().time_at(now);
     permit.end_at(now, outcome);

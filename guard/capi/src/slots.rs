@@ -1,8 +1,10 @@
 //! Permits by number. A number names a slot and the slot's generation, so the number of an ended
 //! permit never names another one. Does not contain locks.
 
+use crate::status::Failure;
+use leeward_core::budget::Budget;
 use leeward_core::units::{Nanos, Time};
-use leeward_gate::Permit;
+use leeward_gate::{Gate, Permit, Rejection, RequestInfo};
 use leeward_runtime::budget::RequestBudget;
 
 /// Bits of a number that name the slot within its table.
@@ -19,7 +21,7 @@ const GENERATION_MAX: u64 = (1 << (u64::BITS - INDEX_BITS - TABLE_BITS)) - 1;
 /// An admitted request between two calls of the program. It stays where it is until it ends: moving
 /// it costs as much as a lock.
 pub(crate) struct AdmittedRequest {
-    /// `None`: the slot is free.
+    /// `None`: the slot was never used. That of a request that has ended is for the next one.
     permit: Option<Permit>,
     /// Budget for queues inside, while no thread runs the request.
     pub(crate) budget: RequestBudget,
@@ -79,26 +81,59 @@ impl PermitTable {
         PermitTable { number: (number % TABLES) as u64, slots: Vec::new(), free: Vec::new() }
     }
 
-    /// Keeps a permit of a request that thread `runner` runs; `None`: the table is full, and the
-    /// permit is dropped.
+    /// Asks the gate about a request, which thread `runner` runs if it is admitted. Returns its
+    /// number, and its budget for queues.
+    ///
+    /// # Errors
+    ///
+    /// The table is full, or the gate rejects the request.
     #[inline]
-    pub(crate) fn insert(&mut self, permit: Permit, runner: u64) -> Option<u64> {
-        let index = match self.free.pop() {
-            Some(index) => index,
-            None if self.slots.len() < SLOTS_MAX => {
-                self.slots.push(Slot { generation: 0, request: FREE });
-                // Ending a request must not allocate.
-                self.free.reserve(self.slots.capacity() - self.free.len());
-                (self.slots.len() - 1) as u32
-            }
-            None => return None,
+    pub(crate) fn admit(
+        &mut self,
+        gate: &Gate,
+        now: Time,
+        arriving: &RequestInfo,
+        runner: u64,
+    ) -> Result<Result<(u64, Budget), Rejection>, Failure> {
+        let index = match self.free.last() {
+            Some(index) => *index,
+            None => self.add_slot().ok_or(Failure::Limit)?,
         };
         let slot = &mut self.slots[index as usize];
+        let decided = match &mut slot.request.permit {
+            Some(permit) => permit.readmit_at(now, arriving),
+            unused => gate.admit_at(now, arriving).map(|permit| *unused = Some(permit)),
+        };
+        if let Err(rejection) = decided {
+            return Ok(Err(rejection));
+        }
+        self.free.pop();
         slot.generation = if slot.generation == GENERATION_MAX { 1 } else { slot.generation + 1 };
-        slot.request.budget = RequestBudget::of(permit.budget());
+        let mut budget = Budget::UNLIMITED;
+        if let Some(permit) = &mut slot.request.permit {
+            if runner == 0 {
+                permit.record_wait(now);
+            }
+            budget = permit.budget();
+        }
+        slot.request.budget = RequestBudget::of(budget);
         (slot.request.runner, slot.request.ran, slot.request.waited) = (runner, None, Nanos::ZERO);
-        slot.request.permit = Some(permit);
-        Some(slot.generation << (INDEX_BITS + TABLE_BITS) | self.number << INDEX_BITS | u64::from(index))
+        let id = slot.generation << (INDEX_BITS + TABLE_BITS) | self.number << INDEX_BITS | u64::from(index);
+        Ok(Ok((id, budget)))
+    }
+
+    /// Adds a free slot; `None`: the table is full.
+    #[cold]
+    fn add_slot(&mut self) -> Option<u32> {
+        if self.slots.len() == SLOTS_MAX {
+            return None;
+        }
+        let index = self.slots.len() as u32;
+        self.slots.push(Slot { generation: 0, request: FREE });
+        // Ending a request must not allocate.
+        self.free.reserve(self.slots.capacity() - self.free.len());
+        self.free.push(index);
+        Some(index)
     }
 
     /// The request with this number, until it ends.
@@ -112,9 +147,8 @@ impl PermitTable {
         let Some(slot) = self.slot(id) else { return };
         if let Some(permit) = &mut slot.request.permit {
             end(permit);
+            debug_assert!(permit.has_ended(), "a slot is free when its request has ended");
         }
-        // Drops the permit, which ends it if `end` has not.
-        slot.request.permit = None;
         self.free.push((id % SLOTS_MAX as u64) as u32);
     }
 
@@ -126,20 +160,26 @@ impl PermitTable {
     fn slot(&mut self, id: u64) -> Option<&mut Slot> {
         let slot = self.slots.get_mut((id % SLOTS_MAX as u64) as usize)?;
         let is_named = slot.generation == id >> (INDEX_BITS + TABLE_BITS) && table_of(id) as u64 == self.number;
-        (is_named && slot.request.permit.is_some()).then_some(slot)
+        let is_open = slot.request.permit.as_ref().is_some_and(|permit| !permit.has_ended());
+        (is_named && is_open).then_some(slot)
+    }
+
+    /// Forgets the gate, of which no request may be open.
+    pub(crate) fn forget_gate(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.request.permit = None);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use leeward_gate::{Gate, Outcome, RequestInfo};
+    use leeward_gate::Outcome;
     use proptest::prelude::*;
     use std::collections::HashSet;
     use std::time::Duration;
 
-    fn admitted(gate: &Gate) -> Permit {
-        gate.admit(&RequestInfo::default()).expect("an idle gate admits")
+    fn admit(table: &mut PermitTable, gate: &Gate) -> u64 {
+        table.admit(gate, gate.now(), &RequestInfo::default(), 1).unwrap().expect("an idle gate admits").0
     }
 
     proptest! {
@@ -152,7 +192,7 @@ mod tests {
             let (mut table, mut live, mut ended) = (PermitTable::new(5), Vec::new(), HashSet::new());
             for (begins, choice) in steps {
                 if begins || live.is_empty() {
-                    let id = table.insert(admitted(&gate), 0).unwrap();
+                    let id = admit(&mut table, &gate);
                     prop_assert!(id != 0 && table_of(id) == 5 && !ended.contains(&id) && !live.contains(&id));
                     live.push(id);
                 } else {
@@ -172,8 +212,8 @@ mod tests {
     fn a_number_of_another_table_names_nothing() {
         let gate = Gate::builder(Duration::from_secs(1)).decisions(16).build().unwrap();
         let (mut one, mut other) = (PermitTable::new(1), PermitTable::new(2));
-        let id = one.insert(admitted(&gate), 0).unwrap();
-        let _ = other.insert(admitted(&gate), 0).unwrap();
+        let id = admit(&mut one, &gate);
+        let _ = admit(&mut other, &gate);
         assert!(other.get(id).is_none() && one.get(id).is_some());
     }
 }

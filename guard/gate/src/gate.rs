@@ -7,7 +7,7 @@ use crate::counts::GateCounts;
 use crate::delay::MeanAge;
 use crate::delay_weight::DelayWeight;
 use crate::downstream::DownstreamGroups;
-use crate::handler_time::HandlerTime;
+use crate::estimates::{Estimates, ROUTES};
 use crate::load::{Load, Utilization};
 use crate::max_age::MaxAge;
 use crate::outcome::{Outcome, RequestEnd};
@@ -15,24 +15,23 @@ use crate::probe::{ProbeId, Probes};
 use crate::queue::{WaitError, WaitQueue};
 use crate::request::RequestInfo;
 use crate::shard::{Presence, Shard};
-use leeward_controllers::edge::{cost::CostEstimate, deadline};
+use leeward_controllers::edge::deadline;
 use leeward_core::budget::Budget;
 use leeward_core::registry::Environment;
 use leeward_core::server;
 use leeward_core::shadow::{ShadowQueue, ShadowRequest};
-use leeward_core::units::{Cost, Nanos, Priority, Tenant, Time};
+use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use leeward_host::sync::{Mutex, lock};
 use leeward_host::{ControlTicker, ControllerBounds, RequestTotals as Sums};
-use leeward_observe::{Decision, DecisionId, DecisionReason, DecisionRing, LifecycleStage, Routes, Source, Tenants};
+use leeward_observe::{
+    Decision, DecisionId, DecisionReason, DecisionRing, LifecycleStage, Routes, Source, Tenants, WaitCounts,
+};
 use leeward_runtime::clock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 mod admit;
-
-/// Routes whose cost is learnt separately.
-const ROUTES: usize = 256;
 
 /// Numbers that are tried for the name of a route.
 const PROBED: usize = 32;
@@ -113,23 +112,16 @@ pub(crate) struct Inner {
     /// Least important priority admitted at the last tick, and the number of that tick.
     level: AtomicU64,
     ticks: AtomicU64,
-    routes: Vec<CostEstimate>,
-    /// The same, as far as it decides whether a request can still be in time.
-    services: Vec<CostEstimate>,
+    pub(crate) estimates: Estimates,
     /// Names of routes, for metrics.
     pub(crate) names: Vec<OnceLock<Box<str>>>,
     /// Slots of the routes that metrics distinguish.
     pub(crate) places: Routes,
     pub(crate) tenants: Tenants,
-    /// Mean cost over all routes.
-    mean: CostEstimate,
-    mean_service: CostEstimate,
     /// Until when slow requests work that were admitted, as far as expected.
     slow_until: AtomicU64,
     /// When a short request last arrived that was late after a wait for a slow one; 0: never.
     delayed_at: AtomicU64,
-    /// Time from admission to the answer, by route.
-    handler_times: Vec<HandlerTime>,
     /// Queue in front of the gate, by the ages of arrivals.
     front: Mutex<MaxAge>,
     /// The same with the gate's wait queue, by the ages of requests that leave that.
@@ -145,10 +137,6 @@ pub(crate) struct Inner {
     /// Queue in which admitted requests wait for a slot.
     pub(crate) wait_queue: Option<Arc<WaitQueue>>,
     shadow_queue: Mutex<ShadowQueue<ShadowEntry>>,
-    /// Total time that requests have occupied workers.
-    cpu_ns: AtomicU64,
-    /// Requests that have reported their CPU time.
-    executed: AtomicU64,
     utilization: Mutex<Utilization>,
     malformed: AtomicU64,
 }
@@ -175,7 +163,7 @@ impl Gate {
         wait_result: Result<(), WaitError>,
     ) -> Result<(), Rejection> {
         let inner = &*self.0;
-        let service = inner.service(route);
+        let service = inner.estimates.service(route);
         let weight = inner.delay_weight(route, service);
         // Only dequeued requests report the queue's delay. A request that was passed over until it
         // was late measures the queue of the more important requests, not of its own class.
@@ -222,18 +210,15 @@ impl Gate {
         let inner = &*self.0;
         let sojourn = now.since(arrival);
         if end.cpu_time.is_some() && end.outcome.is_whole() {
-            let queued = Nanos(u64::try_from(end.queue_time.as_nanos()).unwrap_or(u64::MAX));
             let answered_at = end.answered_at.map_or(now, |at| at.min(now));
-            // Capped at the objective: a longer time changes no decision and would take longer to
-            // forget.
-            let span = answered_at.since(arrival).saturating_sub(queued).min(inner.slo);
-            inner.handler_times[usize::from(end.route)].note(span);
+            let span = answered_at.since(arrival).saturating_sub(end.queue_time);
+            inner.estimates.record_handler_time(end.route, span);
         }
         let route = inner.route_index(end.route, end.outcome);
         inner.leave();
         let mut shard = lock(&inner.shards[shard]);
         if let Some(span) = end.cpu_time {
-            shard.costs[route].record(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
+            shard.costs[route].record(span);
         }
         if end.outcome == Outcome::Rejected {
             shard.by_class.count(end.class, Some(end.reason));
@@ -250,7 +235,7 @@ impl Gate {
         let route = inner.route_index(end.route, end.outcome);
         let mut shard = lock(&inner.shards[shard]);
         if let Some(span) = end.cpu_time {
-            shard.costs[route].record(Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)));
+            shard.costs[route].record(span);
         }
         if end.outcome == Outcome::Rejected {
             shard.by_class.count(end.class, Some(end.reason));
@@ -284,29 +269,6 @@ impl Gate {
         }
     }
 
-    /// Records how long a request of this route has occupied a worker until it ended.
-    pub(crate) fn record_cost(&self, route: u8, cpu_time: Duration, outcome: Outcome, is_trial: bool) {
-        let span = Nanos(u64::try_from(cpu_time.as_nanos()).unwrap_or(u64::MAX));
-        self.0.routes[usize::from(route)].record(span);
-        self.0.mean.record(span);
-        let estimate = &self.0.services[usize::from(route)];
-        // Of a request that was abandoned nobody knows how long it would have taken, but at least.
-        let is_long = || outcome == Outcome::Abandoned && estimate.time().is_none_or(|time| span > time);
-        if outcome.is_whole() || is_long() {
-            // Capped a little above the objective: a longer time changes no decision, and a few
-            // long requests would reject all others for a long while.
-            let service = span.min(self.0.slo + self.0.slo / 8);
-            if is_trial {
-                estimate.record_trial(service)
-            } else {
-                estimate.record(service)
-            }
-            self.0.mean_service.record(service);
-        }
-        self.0.cpu_ns.fetch_add(span.0, Ordering::Relaxed);
-        self.0.executed.fetch_add(1, Ordering::Relaxed);
-    }
-
     /// Load of the workers, for load balancers.
     ///
     /// The load comes from the delay alone if no request reports its CPU time
@@ -314,9 +276,14 @@ impl Gate {
     pub fn load(&self) -> Load {
         let inner = &*self.0;
         let delay = self.delay().as_nanos() as f64 / inner.target().0.max(1) as f64;
-        let (cpu_ns, executed) = (inner.cpu_ns.load(Ordering::Relaxed), inner.executed.load(Ordering::Relaxed));
-        let Utilization { share, rate, .. } =
-            lock(&inner.utilization).update(self.now(), cpu_ns, executed, inner.shards.len());
+        let work = || {
+            let mut sum = WaitCounts::default();
+            for shard in &inner.shards {
+                lock(shard).costs.iter().for_each(|costs| costs.add_to(&mut sum));
+            }
+            (sum.sum_ns, sum.count())
+        };
+        let Utilization { share, rate, .. } = lock(&inner.utilization).update(self.now(), inner.shards.len(), work);
         Load { utilization: share.max(delay), delay, rate }
     }
 
@@ -437,7 +404,7 @@ impl Builder {
         if self.mode != Mode::Enforce && CLIENT_ONLY.contains(&self.algorithm.name) {
             return Err(BuildError::ShadowMode(self.algorithm.name));
         }
-        let slo = Nanos(self.slo.as_nanos() as u64);
+        let slo = Nanos::from(self.slo);
         // The objective is measured at this machine; a client must subtract the network's part
         // itself.
         let environment = Environment::new(self.workers as u32, Nanos::ZERO, slo);
@@ -463,15 +430,11 @@ impl Builder {
             rejects_late: !matches!(self.algorithm.name, "none" | "edge"),
             level: AtomicU64::new(0),
             ticks: AtomicU64::new(0),
-            routes: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
+            estimates: Estimates::new(slo),
             names: (0..ROUTES).map(|_| OnceLock::new()).collect(),
             places: Routes::default(),
-            services: (0..ROUTES).map(|_| CostEstimate::default()).collect(),
-            mean: CostEstimate::default(),
-            mean_service: CostEstimate::default(),
             slow_until: AtomicU64::new(0),
             delayed_at: AtomicU64::new(0),
-            handler_times: (0..ROUTES).map(|_| HandlerTime::default()).collect(),
             // Ages are forgotten after one target delay.
             front: Mutex::new(MaxAge::new(slo.scale(0.4))),
             queued: Mutex::new(MeanAge::new(slo.scale(0.4))),
@@ -479,8 +442,6 @@ impl Builder {
             downstream: DownstreamGroups::new(ROUTES),
             wait_queue: queue_capacity.map(|queue_capacity| Arc::new(WaitQueue::new(self.workers, queue_capacity))),
             shadow_queue: Mutex::new(ShadowQueue::default()),
-            cpu_ns: AtomicU64::new(0),
-            executed: AtomicU64::new(0),
             utilization: Mutex::new(Utilization::default()),
             malformed: AtomicU64::new(0),
         })))
@@ -505,7 +466,7 @@ impl Inner {
     /// Wait in the caller's own queue.
     fn delay_behind(&self, now: Time) -> Nanos {
         let Some(queue) = self.caller_queue.get() else { return Nanos::ZERO };
-        lock(queue).delay(now, self.mean_service.time().unwrap_or(Nanos::ZERO))
+        lock(queue).delay(now, self.estimates.mean_service())
     }
 
     /// Counts a request in; false: there are as many as may be. `pending`: those of its shard.
@@ -557,7 +518,7 @@ impl Inner {
     fn delay_weight(&self, route: u8, service: Nanos) -> DelayWeight {
         // The shadow queue models no executor, so time inside adds nothing.
         let idle = match self.mode {
-            Mode::Enforce => self.handler_times[usize::from(route)].upper_bound().saturating_sub(service),
+            Mode::Enforce => self.estimates.most_handler_time(route).saturating_sub(service),
             Mode::Shadow | Mode::Share(_) => Nanos::ZERO,
         };
         DelayWeight::new(self.slo, idle)
@@ -565,7 +526,7 @@ impl Inner {
 
     /// Mean time from admission until the answer begins, if known; at least `service`.
     fn response_time(&self, route: u8, service: Nanos) -> Nanos {
-        service.max(self.handler_times[usize::from(route)].mean())
+        service.max(self.estimates.handler_time(route))
     }
 
     /// Whether a request that arrives now has no company: none of those inside would be earlier
@@ -579,15 +540,9 @@ impl Inner {
         self.shards.iter().all(|shard| company(shard) == 0)
     }
 
-    /// Time that a request of this route works if it is slow: if that exceeds the objective.
-    fn slow_time(&self, route: u8, service: Nanos) -> Option<Nanos> {
-        let time = self.routes[usize::from(route)].time_above(self.slo).unwrap_or(service);
-        Some(time).filter(|time| *time >= self.slo)
-    }
-
     /// Records an admitted request, which begins after a wait of `behind`.
     fn note_admitted(&self, now: Time, behind: Nanos, route: u8, service: Nanos) {
-        if let Some(time) = self.slow_time(route, service) {
+        if let Some(time) = self.estimates.slow_time(route, service) {
             self.slow_until.fetch_max((now + behind + time).0, Ordering::Relaxed);
         }
     }
@@ -604,26 +559,9 @@ impl Inner {
     /// Whether a slow request of this route would make others late, although none is inside. Short
     /// requests that lately were late show it. `service`: as far as it is known.
     fn delays_others(&self, now: Time, route: u8, service: Nanos) -> bool {
-        let time = self.slow_time(route, service).unwrap_or(service).min(self.slo * COMPANY);
+        let time = self.estimates.slow_time(route, service).unwrap_or(service).min(self.slo * COMPANY);
         let delayed_at = Time(self.delayed_at.load(Ordering::Relaxed));
         delayed_at > Time::ZERO && now.since(delayed_at) < time * SPARED
-    }
-
-    /// Time that a request of this route works, as far as it decides whether it can still be in
-    /// time; 0 while it is unknown.
-    fn service(&self, route: u8) -> Nanos {
-        self.services[usize::from(route)].time_above(self.slo).unwrap_or(Nanos::ZERO)
-    }
-
-    /// Expected time that a request of this route occupies a worker; 0 before the first
-    /// measurement.
-    fn expected_cost(&self, route: u8) -> Nanos {
-        self.routes[usize::from(route)].time().or(self.mean.time()).unwrap_or(Nanos::ZERO)
-    }
-
-    /// Cost in microseconds. Before the first measurement, every request costs the same.
-    fn cost(&self, route: u8) -> Cost {
-        self.routes[usize::from(route)].cost(self.mean.cost(Cost::ONE))
     }
 
     /// Time that an admitted request may spend in queues inside.
@@ -631,7 +569,7 @@ impl Inner {
     /// A tenth of the objective is reserved, as for queues in front. Unlike there, time that the
     /// request awaits inside counts: it holds a pool's connection for longer than a CPU.
     pub(crate) fn queue_budget(&self, time_left: Nanos, route: u8, waited: Nanos) -> Budget {
-        deadline::budget(time_left.min(self.slo.scale(0.9)), waited, self.handler_times[usize::from(route)].mean())
+        deadline::budget(time_left.min(self.slo.scale(0.9)), waited, self.estimates.handler_time(route))
     }
 
     /// Requests that may be called ahead of free slots: as many as fit in a sixteenth of the
@@ -640,7 +578,7 @@ impl Inner {
     /// A flood of requests that are only read and rejected then leaves time for them between two
     /// polls of the sockets. Few requests are called if each takes long.
     pub(crate) fn call_ahead(&self) -> usize {
-        let fit = self.mean.time().map_or(0, |mean| self.target().0 / 16 / mean.0.max(1));
+        let fit = self.estimates.mean_cost().map_or(0, |mean| self.target().0 / 16 / mean.0.max(1));
         (fit as usize).min(MOST_AHEAD) * self.shards.len()
     }
 

@@ -33,10 +33,12 @@ pub(crate) struct Utilization {
 }
 
 impl Utilization {
-    /// Returns the utilization of the last interval, from the totals of work and requests so far.
-    pub(crate) fn update(&mut self, now: Time, worked_ns: u64, executed: u64, workers: usize) -> Utilization {
+    /// Returns the utilization of the last interval. `work`: time that requests have occupied
+    /// workers so far, and their number.
+    pub(crate) fn update(&mut self, now: Time, workers: usize, work: impl FnOnce() -> (u64, u64)) -> Utilization {
         let passed = now.since(self.at);
         if passed >= SPAN {
+            let (worked_ns, executed) = work();
             let worked = worked_ns.wrapping_sub(self.cpu_ns);
             self.share = (worked as f64 / passed.0 as f64 / workers.max(1) as f64).min(1.0);
             self.rate = executed.wrapping_sub(self.executed) as f64 * 1e9 / passed.0 as f64;
@@ -54,7 +56,7 @@ mod tests {
     fn utilization_covers_the_last_interval_and_all_workers() {
         let mut busy = Utilization::default();
         let mut update = |ms: u64, worked_ns: u64, executed: u64| {
-            let busy = busy.update(Time::ZERO + Nanos::from_millis(ms), worked_ns, executed, 2);
+            let busy = busy.update(Time::ZERO + Nanos::from_millis(ms), 2, || (worked_ns, executed));
             (busy.share, busy.rate)
         };
         assert_eq!(update(50, 40_000_000, 10), (0.0, 0.0), "too early to say");

@@ -1,8 +1,7 @@
 //! Outcomes of admitted requests. Does not contain their effect on the gate.
 
-use leeward_core::units::Time;
+use leeward_core::units::{Nanos, Time};
 use leeward_observe::DecisionReason;
-use std::time::Duration;
 
 /// Outcome of an admitted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,8 +29,8 @@ impl Outcome {
 pub(crate) struct RequestEnd {
     pub(crate) class: u8,
     pub(crate) route: u8,
-    pub(crate) cpu_time: Option<Duration>,
-    pub(crate) queue_time: Duration,
+    pub(crate) cpu_time: Option<Nanos>,
+    pub(crate) queue_time: Nanos,
     pub(crate) answered_at: Option<Time>,
     pub(crate) outcome: Outcome,
     /// Why it was rejected, if it was.

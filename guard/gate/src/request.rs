@@ -69,14 +69,14 @@ pub struct RequestInfo {
 impl RequestInfo {
     /// Sets [`RequestInfo::age`]. An age over a minute comes from a clock that was set, and is
     /// ignored.
-    pub fn with_age(mut self, age: Duration) -> Self {
-        self.age = (age <= Duration::from_secs(60)).then_some(Nanos(age.as_nanos() as u64));
+    pub fn with_age(mut self, age: impl Into<Nanos>) -> Self {
+        self.age = Some(age.into()).filter(|age| *age <= Nanos::from_secs(60));
         self
     }
 
     /// Sets [`RequestInfo::timeout`].
-    pub fn with_timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Some(Nanos(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)));
+    pub fn with_timeout(mut self, timeout: impl Into<Nanos>) -> Self {
+        self.timeout = Some(timeout.into());
         self
     }
 

@@ -9,7 +9,7 @@ use leeward_host::FastRng;
 use leeward_observe::{Answer, DecisionReason, LatencyHistogram, ROUTE_SLOTS, WaitHistogram};
 
 /// What a request inside is to others.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Presence {
     /// Epoch of its admission.
     epoch: u32,
@@ -18,6 +18,11 @@ pub(crate) struct Presence {
 }
 
 impl Presence {
+    /// Of no request.
+    pub(crate) const fn none() -> Self {
+        Presence { epoch: 0, is_suspended: false }
+    }
+
     pub(crate) fn is_suspended(self) -> bool {
         self.is_suspended
     }

@@ -3,6 +3,7 @@
 use crate::builder::Mode;
 use crate::counts::{ClassCounts, RouteCounts};
 use crate::gate::Gate;
+use leeward_core::units::Nanos;
 use leeward_host::sync::lock;
 use leeward_observe::explain::DecisionContext;
 use leeward_observe::snapshot::{OTHER, RejectionCount, RouteAnswers, RouteCost, StageWaits, TenantUsage};
@@ -54,7 +55,7 @@ impl Source for Gate {
             shard.latencies.add_to(&mut latencies);
             shard.costs.iter().zip(&mut costs).for_each(|(of, sum)| of.add_to(sum));
         }
-        let delay = u64::try_from(self.delay().as_nanos()).unwrap_or(u64::MAX);
+        let delay = Nanos::from(self.delay()).0;
         let rejected = |class: usize| {
             let counts = by_class.rejected[class];
             let of = move |reason: DecisionReason| RejectionCount {

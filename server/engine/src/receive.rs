@@ -135,7 +135,7 @@ pub(crate) fn age(stamp: Duration) -> Option<Nanos> {
 
 /// Time from `stamp` to `now`, both by the system clock.
 pub(crate) fn age_at(stamp: Duration, now: Duration) -> Nanos {
-    Nanos(u64::try_from(now.saturating_sub(stamp).as_nanos()).unwrap_or(u64::MAX))
+    Nanos::from(now.saturating_sub(stamp))
 }
 
 /// The system clock, which the kernel stamps with.

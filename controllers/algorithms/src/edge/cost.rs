@@ -9,59 +9,77 @@ const MIN_SAMPLES: u64 = 32;
 const MIN_LONG_SAMPLES: u64 = 4;
 /// Samples from which a new one has a fixed weight; before that the weight is 1 / (samples so far).
 const WEIGHT_SAMPLES: u64 = 64;
-const WEIGHT: f64 = 1.0 / WEIGHT_SAMPLES as f64;
-/// Weight of a request that was admitted to learn whether it has become faster: such are few.
-const TRIAL_WEIGHT: f64 = 1.0 / 8.0;
+/// What a sample's distance from the mean is divided by.
+const DIVISOR: i64 = WEIGHT_SAMPLES as i64;
+/// The same for a request that was admitted to learn whether it has become faster: such are few.
+const TRIAL_DIVISOR: i64 = 8;
+
+/// Bits of the mean below a nanosecond. Whole numbers take a fraction of the time that conversions
+/// from floating point do, and requests read several estimates each.
+const FRACTION_BITS: u32 = 20;
 
 /// Estimated time of one class of requests on a core. Threads share it: an update that loses a race
 /// loses one sample.
 #[derive(Debug, Default)]
 pub struct CostEstimate {
-    mean_ns: AtomicU64,
+    /// Mean in 2^-20 ns.
+    mean: AtomicU64,
     samples: AtomicU64,
 }
 
 impl CostEstimate {
     /// Records a measured time.
+    #[inline]
     pub fn record(&self, time: Nanos) {
-        self.record_weighted(time, WEIGHT);
+        self.record_weighted::<DIVISOR>(time);
     }
 
     /// Records the time of a request that this estimate alone would have rejected.
     pub fn record_trial(&self, time: Nanos) {
-        self.record_weighted(time, TRIAL_WEIGHT);
+        self.record_weighted::<TRIAL_DIVISOR>(time);
     }
 
-    fn record_weighted(&self, time: Nanos, least: f64) {
+    #[inline]
+    fn record_weighted<const DIVISOR: i64>(&self, time: Nanos) {
         // Ignores a jump of the clock.
         if time > Nanos::from_secs(60) {
             return;
         }
         let samples = self.samples.load(Ordering::Relaxed);
-        let mean = f64::from_bits(self.mean_ns.load(Ordering::Relaxed));
-        let weight = if samples < WEIGHT_SAMPLES {
+        let mean = self.mean.load(Ordering::Relaxed) as i64;
+        let distance = (time.0 << FRACTION_BITS) as i64 - mean;
+        let step = if samples < WEIGHT_SAMPLES {
             self.samples.store(samples + 1, Ordering::Relaxed);
-            least.max(1.0 / (samples + 1) as f64)
+            distance / DIVISOR.min(samples as i64 + 1)
         } else {
-            least
+            distance / DIVISOR
         };
-        self.mean_ns.store((mean + weight * (time.0 as f64 - mean)).to_bits(), Ordering::Relaxed);
+        self.mean.store((mean + step) as u64, Ordering::Relaxed);
+    }
+
+    /// Mean time, whatever the number of samples.
+    #[inline]
+    fn mean(&self) -> Nanos {
+        Nanos(self.mean.load(Ordering::Relaxed) >> FRACTION_BITS)
     }
 
     /// Mean time, from 32 samples on.
+    #[inline]
     pub fn time(&self) -> Option<Nanos> {
         let known = self.samples.load(Ordering::Relaxed) >= MIN_SAMPLES;
-        known.then(|| Nanos(f64::from_bits(self.mean_ns.load(Ordering::Relaxed)) as u64))
+        known.then(|| self.mean())
     }
 
     /// Mean time, from 32 samples on; from 4 samples on if it exceeds `bound`.
+    #[inline]
     pub fn time_above(&self, bound: Nanos) -> Option<Nanos> {
-        let mean = Nanos(f64::from_bits(self.mean_ns.load(Ordering::Relaxed)) as u64);
-        let is_long = mean > bound && self.samples.load(Ordering::Relaxed) >= MIN_LONG_SAMPLES;
-        if is_long { Some(mean) } else { self.time() }
+        let (mean, samples) = (self.mean(), self.samples.load(Ordering::Relaxed));
+        let is_known = samples >= MIN_SAMPLES || mean > bound && samples >= MIN_LONG_SAMPLES;
+        is_known.then_some(mean)
     }
 
     /// Mean time as a cost in whole microseconds, at least one; `unknown` before 32 samples.
+    #[inline]
     pub fn cost(&self, unknown: Cost) -> Cost {
         self.time().map_or(unknown, |time| Cost(u32::try_from(time.0 / 1_000).unwrap_or(u32::MAX).max(1)))
     }

@@ -8,6 +8,7 @@ use crate::log::{self, Level};
 use crate::settings::{self, GateSettings};
 use crate::status::{self, Failure, uncancelled};
 use crate::{report, thread};
+use leeward_core::units::Nanos;
 use std::ffi::{c_char, c_int, c_void};
 
 // SAFETY: `repr(C)`, begins with its size, and has numbers and pointers only.
@@ -91,7 +92,7 @@ pub extern "C" fn lw_gate_free(gate: *mut Gate) -> c_int {
 pub extern "C" fn lw_gate_delay_ns(gate: *const Gate) -> u64 {
     let mut delay = 0;
     uncancelled(|| {
-        delay = u64::try_from(slot(gate)?.gate()?.delay().as_nanos()).unwrap_or(u64::MAX);
+        delay = Nanos::from(slot(gate)?.gate()?.delay()).0;
         Ok(LW_OK)
     });
     delay

@@ -13,7 +13,6 @@ use leeward_core::units::{Nanos, Tenant, Time};
 use leeward_gate::{Class, DecisionReason, Outcome, RequestInfo};
 use leeward_runtime::{budget, clock};
 use std::ffi::{CStr, c_char, c_int};
-use std::time::Duration;
 
 // SAFETY: `repr(C)`, begins with its size, and has numbers and a pointer only.
 unsafe impl Sized32 for Arrival {
@@ -53,7 +52,7 @@ pub unsafe extern "C" fn lw_arrive(gate: *mut Gate, arrival: *const Arrival, per
                 let rejected = Permit {
                     id: 0,
                     decision: rejection.decision.0,
-                    retry_after_ns: u64::try_from(rejection.retry_after.as_nanos()).unwrap_or(u64::MAX),
+                    retry_after_ns: Nanos::from(rejection.retry_after).0,
                     gate: slot.number(),
                     reason: rejection.reason as u32 + 1,
                 };
@@ -105,7 +104,7 @@ fn describe(arrival: &Arrival, received_ns: u64, reading: Time) -> Result<Reques
         info.timeout = Some(Nanos(arrival.left_ns));
     }
     match stamp::age(received_ns, reading) {
-        Some(age) => info = info.with_age(Duration::from_nanos(age)),
+        Some(age) => info = info.with_age(Nanos(age)),
         // The program has measured it, however long that is.
         None if arrival.waited_ns > 0 => info.age = Some(Nanos(arrival.waited_ns)),
         None => {}

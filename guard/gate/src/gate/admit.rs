@@ -3,6 +3,7 @@
 use super::{DequeueCheck, Gate, Rejection, ShadowEntry, number_of_thread};
 use crate::builder::Mode;
 use crate::delay_weight::DelayWeight;
+use crate::open_request::OpenRequest;
 use crate::permit::Permit;
 use crate::request::RequestInfo;
 use crate::shard::Shard;
@@ -41,9 +42,16 @@ impl Gate {
     ///
     /// As for [`Gate::admit`].
     pub fn admit_at(&self, now: Time, arriving: &RequestInfo) -> Result<Permit, Rejection> {
+        let mut request = OpenRequest::none();
+        self.decide(now, arriving, &mut request)?;
+        Ok(Permit::new(self.clone(), request))
+    }
+
+    /// Decides about a request that has arrived, which begins in `request` if it is admitted.
+    pub(crate) fn decide(&self, now: Time, arriving: &RequestInfo, request: &mut OpenRequest) -> Result<(), Rejection> {
         let inner = &*self.0;
         let arrived = (now, arriving.age.unwrap_or(Nanos::ZERO));
-        let service = inner.service(arriving.route);
+        let service = inner.estimates.service(arriving.route);
         // In shadow mode, the times are those of the shadow queue. `behind` is the wait that is
         // still to come, in a queue of the caller's own.
         let (now, waited, delay, behind) = match inner.mode {
@@ -84,7 +92,7 @@ impl Gate {
             .with_delay(applied_weight.weighted(delay))
             .with_priority(arriving.priority(now.0 / 3_600_000_000_000, random.rotate_left(32)))
             .with_tenant(arriving.tenant)
-            .with_cost(inner.cost(arriving.route))
+            .with_cost(inner.estimates.cost(arriving.route))
             .with_budget(deadline::budget(time_left.min(inner.slo), waited + behind, expected))
             .with_random(random);
         let class = (arrival.priority.level() - 1) / 16;
@@ -115,13 +123,15 @@ impl Gate {
         }
         shard.counts.arrived += 1;
         shard.by_class.count(class, verdict.as_ref().err().copied());
-        inner.tenants.charge(index, arriving.tenant, inner.expected_cost(arriving.route), verdict.is_ok());
+        inner.tenants.charge(index, arriving.tenant, inner.estimates.expected_cost(arriving.route), verdict.is_ok());
         if arriving.age.is_some() {
             shard.waits.record(waited);
         }
         let is_enforced = || inner.mode.enforces(arriving.caller(random));
         if inner.mode != Mode::Enforce && (verdict.is_ok() || !is_enforced()) {
-            return Ok(self.admit_shadowed(&mut shard, index, (arriving.route, class), arrived, verdict));
+            self.note_shadowed(&mut shard, (index, arriving.route, class), verdict);
+            request.begin(index, (arriving.route, class), arrived, None);
+            return Ok(());
         }
         let record = |rejected: Option<DecisionReason>| {
             let mut decision = Decision::admitted(now);
@@ -147,24 +157,23 @@ impl Gate {
                 if sampled {
                     inner.ring.write(&record(None));
                 }
-                let mut permit =
-                    Permit::new(self.clone(), index, (arriving.route, class), (now, waited), Some(pending));
-                permit.set_presence(presence);
-                permit.set_trial(expected < service && waited + behind + service >= time_left.min(inner.slo));
-                permit.set_budget(inner.queue_budget(time_left, arriving.route, waited), group);
-                if !inner.queues(arriving) {
-                    return Ok(permit);
+                request.begin(index, (arriving.route, class), (now, waited), Some(pending));
+                request.presence = presence;
+                request.is_trial = expected < service && waited + behind + service >= time_left.min(inner.slo);
+                request.budget = inner.queue_budget(time_left, arriving.route, waited);
+                request.downstream = group;
+                if inner.queues(arriving) {
+                    let lateness = weight.unweighted(inner.bounds.lateness.unwrap_or(inner.slo));
+                    let last = time_left.min(inner.slo).saturating_sub(expected).min(lateness).saturating_sub(waited);
+                    request.dequeue_check = Some(DequeueCheck {
+                        start_deadline: now + last,
+                        was_idle: is_idle(),
+                        timeout: time_left,
+                        priority: arrival.priority,
+                        tenant: arrival.tenant,
+                    });
                 }
-                let lateness = weight.unweighted(inner.bounds.lateness.unwrap_or(inner.slo));
-                let last = time_left.min(inner.slo).saturating_sub(expected).min(lateness).saturating_sub(waited);
-                permit.set_dequeue_check(DequeueCheck {
-                    start_deadline: now + last,
-                    was_idle: is_idle(),
-                    timeout: time_left,
-                    priority: arrival.priority,
-                    tenant: arrival.tenant,
-                });
-                Ok(permit)
+                Ok(())
             }
             Err(reason) => {
                 shard.counts.rejected[reason as usize] += 1;
@@ -175,20 +184,18 @@ impl Gate {
         }
     }
 
-    /// Admits the request for any verdict, and updates the shadow queue.
-    fn admit_shadowed(
+    /// Counts a request that is let in for any verdict, and updates the shadow queue.
+    fn note_shadowed(
         &self,
         shard: &mut Shard,
-        index: usize,
-        (route, class): (u8, u8),
-        arrived: (Time, Nanos),
+        (index, route, class): (usize, u8, u8),
         verdict: Result<server::PendingRequest, DecisionReason>,
-    ) -> Permit {
+    ) {
         match verdict {
             Ok(request) => {
                 let inner = &self.0;
                 let entry = ShadowEntry { shard: index, pending: request };
-                lock(&inner.shadow_queue).admit(inner.expected_cost(route), inner.shards.len(), entry);
+                lock(&inner.shadow_queue).admit(inner.estimates.expected_cost(route), inner.shards.len(), entry);
                 shard.counts.admitted += 1;
             }
             Err(_) => {
@@ -197,6 +204,5 @@ impl Gate {
                 shard.by_class.let_in[usize::from(class)] += 1;
             }
         }
-        Permit::shadow(self.clone(), index, (route, class), arrived)
     }
 }

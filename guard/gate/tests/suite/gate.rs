@@ -54,6 +54,58 @@ fn play(gate: &Gate, seed: u64, forget: bool) -> Result<(), String> {
     adds_up(&gate.counts(), 0)
 }
 
+/// Plays a random history, with each permit used `again` for a later request, or with new ones.
+/// Returns which requests were admitted.
+fn play_permits(gate: &Gate, seed: u64, again: bool) -> Result<Vec<bool>, String> {
+    let (mut draw, mut now) = (TestRng(seed), 1_000_000u64);
+    let (mut held, mut ended, mut admitted) = (Vec::<Permit>::new(), Vec::<Permit>::new(), Vec::new());
+    for _ in 0..5_000 {
+        now += draw.bits() % 400_000;
+        let request = arriving(&mut draw);
+        let permit = match ended.pop().filter(|_| again) {
+            Some(mut permit) => permit.readmit_at(Time(now), &request).ok().map(|()| permit),
+            None => gate.admit_at(Time(now), &request).ok(),
+        };
+        admitted.push(permit.is_some());
+        held.extend(permit);
+        while !held.is_empty() && draw.bits() % 10 < 6 {
+            let mut permit = held.swap_remove((draw.bits() % held.len() as u64) as usize);
+            permit.record_cpu_time(Nanos(draw.bits() % 900_000));
+            permit.suspend();
+            permit.end_at(Time(now), if draw.bits() % 4 == 0 { Outcome::Rejected } else { Outcome::Completed });
+            ended.push(permit);
+        }
+        if gate.counts().in_flight() != held.len() as u64 || held.iter().any(Permit::has_ended) {
+            return Err(format!("{:?}, {} out", gate.counts(), held.len()));
+        }
+    }
+    Ok(admitted)
+}
+
+#[test]
+fn a_permit_that_is_used_again_is_as_a_new_one() {
+    for (seed, mode) in [(1, Mode::Enforce), (2, Mode::Enforce), (3, Mode::Shadow), (4, Mode::Share(50))] {
+        let gate = || Gate::builder(MS(20)).workers(2).seed(seed).mode(mode).decisions(16).build().unwrap();
+        let (new, again) = (gate(), gate());
+        let admitted = play_permits(&new, seed, false).unwrap();
+        assert_eq!(play_permits(&again, seed, true).unwrap(), admitted);
+        assert_eq!(again.counts(), new.counts());
+        assert!(mode != Mode::Enforce || admitted.contains(&false), "something was rejected");
+    }
+}
+
+#[test]
+fn a_permit_that_is_used_again_before_its_end_abandons_its_request() {
+    let gate = Gate::builder(MS(20)).workers(1).decisions(16).build().unwrap();
+    let mut permit = gate.admit(&RequestInfo::default()).unwrap();
+    permit.readmit_at(gate.now(), &RequestInfo::default()).unwrap();
+    assert_eq!((gate.counts().abandoned, gate.counts().in_flight()), (1, 1));
+    let _ = permit.readmit_at(gate.now(), &RequestInfo::default().with_age(MS(40))).unwrap_err();
+    assert!(permit.has_ended());
+    drop(permit);
+    assert_eq!((gate.counts().abandoned, gate.counts().in_flight()), (2, 0));
+}
+
 #[test]
 fn random_histories_leak_no_permit() {
     for seed in 1..=8 {

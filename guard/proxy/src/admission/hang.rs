@@ -45,7 +45,7 @@ impl HangWatch {
                 return Some(next);
             }
             let now = admission.now();
-            let so_long = Nanos(waited.as_nanos() as u64);
+            let so_long = Nanos::from(waited);
             let hangs = state.dispatcher.gives_up_place(now, backend, so_long, self.overtaken_at);
             drop(state);
             if hangs {

@@ -6,7 +6,6 @@ use leeward_concurrency::dispatch::{DispatchSettings, Dispatcher};
 use leeward_core::units::Nanos;
 use leeward_gate::Mode;
 use leeward_observe::ROUTE_SLOTS;
-use std::time::Duration;
 
 /// Settings of the queue.
 pub(super) struct Policy {
@@ -27,7 +26,7 @@ impl Policy {
 
     /// Takes new settings, without their rules.
     pub(super) fn update(&mut self, settings: &Settings) {
-        (self.slo, self.mode, self.limit) = (nanos(settings.slo), settings.mode, settings.limit.clone());
+        (self.slo, self.mode, self.limit) = (settings.slo.into(), settings.mode, settings.limit.clone());
     }
 
     /// Gives each rule the number of its name.
@@ -56,7 +55,7 @@ impl Policy {
 /// What the dispatcher must know of settings.
 pub(super) fn dispatch_settings(settings: &Settings) -> DispatchSettings {
     DispatchSettings {
-        objective: nanos(settings.slo),
+        objective: settings.slo.into(),
         capacity: settings.queue_requests,
         capacity_bytes: settings.queue_bytes,
     }
@@ -70,8 +69,4 @@ pub(super) fn dispatcher<T>(settings: &Settings) -> Dispatcher<T> {
     }
     let limits = (0..count).map(|index| settings.limit.build(settings.slo, index as u64));
     Dispatcher::new(of, limits.collect())
-}
-
-fn nanos(span: Duration) -> Nanos {
-    Nanos(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }

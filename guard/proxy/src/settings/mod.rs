@@ -14,7 +14,6 @@ use ipnet::IpNet;
 use leeward_concurrency::registry::LimitPolicy;
 use leeward_concurrency::{ConcurrencyLimit, LimitEnvironment, registry};
 use leeward_core::params::{ParamError, Params, RawParam};
-use leeward_core::units::Nanos;
 use leeward_gate::Mode;
 use rules::{Rule, TenantSource};
 use std::time::Duration;
@@ -182,7 +181,7 @@ impl LimitChoice {
     }
 
     pub(crate) fn build(&self, slo: Duration, seed: u64) -> Box<dyn ConcurrencyLimit> {
-        self.policy.build(&self.params, &LimitEnvironment { objective: Nanos(slo.as_nanos() as u64), seed })
+        self.policy.build(&self.params, &LimitEnvironment { objective: slo.into(), seed })
     }
 }
 
