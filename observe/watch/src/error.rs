@@ -34,3 +34,28 @@ pub enum WatchError {
         hint: String,
     },
 }
+
+impl WatchError {
+    /// Error for a process that this user may not look into.
+    pub(crate) fn invisible_process(pid: u32, address: String, is_root: bool) -> WatchError {
+        let why = if is_root {
+            "even root may not look into it from here, as from inside a container"
+        } else {
+            "it belongs to another user or to a container, so run this as root"
+        };
+        WatchError::ProcessWithoutListener { pid, address, hint: format!(" that you may see: {why}") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        for (is_root, says_so) in [(false, true), (true, false)] {
+            let error = WatchError::invisible_process(1, ":80".into(), is_root).to_string();
+            assert_eq!(error.contains("as root"), says_so, "{error}");
+        }
+    }
+}

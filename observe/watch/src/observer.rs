@@ -31,9 +31,6 @@ const WINDOW: Duration = Duration::from_secs(4);
 /// Longest sleep before a stop is asked for again.
 const STOP_CHECK: Duration = Duration::from_millis(200);
 
-/// Hint for a process that cannot be looked into.
-const OTHER_USER: &str = " that you may see: it belongs to another user or to a container, so run this as root";
-
 /// Most ports that an error names.
 const SHOWN_PORTS: usize = 8;
 
@@ -100,7 +97,7 @@ impl Observer {
         }
         let reader = SocketReader::open(&target.namespace).map_err(|error| match (error, target.pid) {
             (SockDiagError::Namespace { source, .. }, Some(pid)) if source.kind() == ErrorKind::PermissionDenied => {
-                WatchError::ProcessWithoutListener { pid, address: target.to_string(), hint: OTHER_USER.into() }
+                WatchError::invisible_process(pid, target.to_string(), rustix::process::geteuid().is_root())
             }
             (error, _) => error.into(),
         })?;
@@ -464,7 +461,7 @@ impl Observer {
         });
         let ports = list(&ports);
         match held {
-            Some((pid, false, _)) => WatchError::ProcessWithoutListener { pid, address, hint: OTHER_USER.into() },
+            Some((pid, false, _)) => WatchError::invisible_process(pid, address, rustix::process::geteuid().is_root()),
             Some((pid, ..)) => {
                 let hint = ports.map_or(String::new(), |ports| format!("; it does on {ports}"));
                 WatchError::ProcessWithoutListener { pid, address, hint: format!("{udp}{hint}") }
