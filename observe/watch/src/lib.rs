@@ -33,6 +33,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cause;
 mod connections;
 mod cpu_budget;
 mod diagnosis;
@@ -51,8 +52,9 @@ mod thread_wait;
 mod turn;
 mod what_if;
 
+pub use cause::Cause;
 pub use cpu_budget::Share;
-pub use diagnosis::{Cause, Diagnosis, diagnose};
+pub use diagnosis::{Diagnosis, diagnose};
 pub use error::WatchError;
 pub use facts::{Backend, BusiestThread, Facts};
 pub use observer::Observer;

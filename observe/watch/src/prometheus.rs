@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::diagnosis::Cause;
+use crate::cause::Cause;
 use crate::report::{ListenerReport, WatchReport};
 
 /// A gauge: name, help, value.

@@ -5,7 +5,8 @@ use std::fmt;
 use leeward_sockdiag::AgeBounds;
 use serde::Serialize;
 
-use crate::diagnosis::{Cause, Diagnosis, diagnose};
+use crate::cause::Cause;
+use crate::diagnosis::{Diagnosis, diagnose};
 use crate::facts::Facts;
 use crate::target::ListenAddress;
 use crate::what_if::WhatIf;
