@@ -20,7 +20,7 @@ pub enum Cause {
     Dns,
     /// The service pauses as a whole while its CPUs are busy, as for garbage collection.
     Pauses,
-    /// The process is stopped.
+    /// The process is stopped, or one of several.
     Stopped,
     /// The service does not accept connections.
     Accept,

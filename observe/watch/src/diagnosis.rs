@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use crate::cause::Cause;
-use crate::evidence::{evidence, millis, number, percent};
+use crate::evidence::{evidence, millis, number, percent, pid_list};
 use crate::facts::{Backend, Facts};
 
 /// A cause with its sentence and evidence.
@@ -44,11 +44,24 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
 type Rule = fn(&Facts) -> Option<(Cause, String)>;
 
 /// The rules. Certain causes stand first: a process that is stopped or throttled needs no other
-/// explanation. Connections that nobody accepts show themselves, and may keep a CPU busy with
-/// failing calls. Pauses fill CPUs, too, but only for their time. Busy CPUs stand before waits,
-/// since every thread waits behind a busy CPU. Idle pools look like locks, so locks stand behind
-/// everything that shows where a request is.
-const RULES: [Rule; 10] = [stopped, quota, healthy, accept, pauses, cpu, backend, name_resolution, disk, lock];
+/// explanation, and one that is stopped among others none if requests wait. Connections that
+/// nobody accepts show themselves, and may keep a CPU busy with failing calls. Pauses fill CPUs,
+/// too, but only for their time. Busy CPUs stand before waits, since every thread waits behind a
+/// busy CPU. Idle pools look like locks, so locks stand behind everything that shows where a
+/// request is.
+const RULES: [Rule; 11] = [
+    stopped,
+    quota,
+    healthy,
+    partly_stopped,
+    accept,
+    pauses,
+    cpu,
+    backend,
+    name_resolution,
+    disk,
+    lock,
+];
 
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
     // A short stop, or one that has just ended, shows itself in the pause that it made.
@@ -102,6 +115,21 @@ fn healthy(facts: &Facts) -> Option<(Cause, String)> {
             "what is slow is elsewhere".to_owned()
         };
         (Cause::None, format!("nothing waits in front of it: {elsewhere}{readers}"))
+    })
+}
+
+/// Some of several processes are stopped. Their connections wait, whatever the others do.
+fn partly_stopped(facts: &Facts) -> Option<(Cause, String)> {
+    let count = facts.stopped_pids.len();
+    let (processes, are) = if count == 1 { ("process", "is") } else { ("processes", "are") };
+    (count > 0).then(|| {
+        let sentence = format!(
+            "{processes} {} ({count} of {:.0}) {are} stopped, by a signal, a debugger or a frozen cgroup; {}",
+            pid_list(&facts.stopped_pids),
+            facts.processes,
+            queue(facts)
+        );
+        (Cause::Stopped, sentence)
     })
 }
 
@@ -468,6 +496,11 @@ mod tests {
                 "waits for 10.0.0.7:5432",
             ),
             (
+                with_queue(3_000, Facts { processes: 2.0, stopped_pids: vec![12], ..idle() }),
+                Cause::Stopped,
+                "process 12 (1 of 2) is stopped, by a signal",
+            ),
+            (
                 Facts { name_server: Some(("10.0.0.2:53".into(), 0.9)), ..with_inside(12.0, 510, idle()) },
                 Cause::Dns,
                 "name server 10.0.0.2:53",
@@ -551,6 +584,8 @@ mod tests {
             (with_inside(60.0, 20_000, Facts { still_waiters: 0.97, ..parked(60.0) }), Cause::Unknown),
             // A backend that answers at once, of a service without CPU.
             (with_queue(200, Facts { cpus: 1.95, idle_cpus: 0.0, backends: owing(1.0, 2), ..idle() }), Cause::Cpu),
+            // One of two processes is stopped, and nobody waits for it.
+            (Facts { processes: 2.0, stopped_pids: vec![12], ..idle() }, Cause::None),
             // A thread that computes in the background, while requests are served at once.
             (
                 Facts {

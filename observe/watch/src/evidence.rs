@@ -6,6 +6,9 @@ use leeward_sockdiag::AgeBounds;
 
 use crate::facts::Facts;
 
+/// Most processes that a sentence names.
+const SHOWN_PIDS: usize = 8;
+
 /// What was seen, a line each.
 pub(crate) fn evidence(facts: &Facts) -> Vec<String> {
     let (accepted, inside) = if facts.is_unix {
@@ -68,8 +71,8 @@ pub(crate) fn evidence(facts: &Facts) -> Vec<String> {
     if facts.is_out_of_descriptors {
         lines.push("descriptors: it has as many open as it may".to_owned());
     }
-    if facts.stopped_processes >= 0.5 {
-        lines.push(format!("stopped: {} of its processes", number(facts.stopped_processes)));
+    if !facts.stopped_pids.is_empty() {
+        lines.push(format!("stopped: {} of its processes", facts.stopped_pids.len()));
     }
     for backend in facts.backends.iter().take(3) {
         lines.push(format!(
@@ -97,6 +100,12 @@ fn unread_age(facts: &Facts, oldest: AgeBounds) -> String {
         _ => String::new(),
     };
     format!("oldest unread byte: {median} (median), up to {most}; older than 25 ms for {share} of the time{mean}")
+}
+
+/// Numbers of processes, the first few of them.
+pub(crate) fn pid_list(pids: &[u32]) -> String {
+    let shown: Vec<String> = pids.iter().take(SHOWN_PIDS).map(u32::to_string).collect();
+    shown.join(" ") + if pids.len() > SHOWN_PIDS { " …" } else { "" }
 }
 
 /// A number with few digits.

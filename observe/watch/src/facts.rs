@@ -89,8 +89,10 @@ pub struct Facts {
     pub is_visible: bool,
     /// Share of polls in which all of them were stopped.
     pub stopped_share: f64,
-    /// Processes that are stopped.
-    pub stopped_processes: f64,
+    /// Mean number of processes.
+    pub processes: f64,
+    /// Numbers of those that were stopped in half of the polls or more, in order.
+    pub stopped_pids: Vec<u32>,
     /// CPUs that the processes used.
     pub cpus: f64,
     /// CPUs that they may use.
@@ -184,9 +186,10 @@ impl Facts {
             retransmitted_per_s: rate(&|poll| poll.front.retransmitted as f64),
             is_visible: polls.iter().any(|poll| poll.processes.visible > 0),
             stopped_share: share(&|poll| {
-                poll.processes.visible > 0 && poll.processes.stopped == poll.processes.visible
+                poll.processes.visible > 0 && poll.processes.stopped.len() == poll.processes.visible as usize
             }),
-            stopped_processes: mean(&|poll| poll.processes.stopped.into()),
+            processes: mean(&|poll| poll.processes.visible.into()),
+            stopped_pids: stopped_pids(polls),
             cpus: rate(&|poll| poll.processes.cpu.as_secs_f64()),
             threads: mean_threads(polls),
             backends: backends(polls),
@@ -329,6 +332,14 @@ fn median_age(polls: &[Poll]) -> Option<AgeBounds> {
     let mut ages: Vec<Option<AgeBounds>> = polls.iter().map(|poll| poll.front.oldest_unread).collect();
     ages.sort_unstable_by_key(|age| age.map(|age| age.estimate));
     ages.get(ages.len() / 2).copied().flatten()
+}
+
+fn stopped_pids(polls: &[Poll]) -> Vec<u32> {
+    let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+    for pid in polls.iter().flat_map(|poll| &poll.processes.stopped) {
+        *counts.entry(*pid).or_default() += 1;
+    }
+    counts.into_iter().filter(|(_, count)| 2 * count >= polls.len()).map(|(pid, _)| pid).collect()
 }
 
 fn mean_threads(polls: &[Poll]) -> ThreadCounts {
@@ -506,6 +517,16 @@ mod tests {
         let busiest = facts.busiest.unwrap();
         assert!((busiest.ran - 0.9).abs() < 1e-9 && (busiest.waited - 0.1).abs() < 1e-9 && busiest.name == "main");
         assert!((facts.idle_cpus - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_process_counts_as_stopped_from_half_of_the_time_on() {
+        let facts = Facts::of(&polls(10, |number| {
+            let stopped = if number < 5 { vec![12, 11] } else { vec![13] };
+            let stopped = if number < 9 { stopped } else { Vec::new() };
+            Poll { processes: ProcessPoll { visible: 4, stopped, ..ProcessPoll::default() }, ..Poll::default() }
+        }));
+        assert_eq!((facts.stopped_pids, facts.processes, facts.stopped_share), (vec![11, 12], 4.0, 0.0));
     }
 
     #[test]

@@ -60,8 +60,8 @@ pub struct FrontPoll {
 pub struct ProcessPoll {
     /// Processes that could be looked into.
     pub visible: u32,
-    /// Of these, processes that are stopped, by a signal, a debugger or a frozen cgroup.
-    pub stopped: u32,
+    /// Numbers of those that are stopped, by a signal, a debugger or a frozen cgroup.
+    pub stopped: Vec<u32>,
     /// CPU time since the last poll.
     pub cpu: Duration,
     /// States of the sampled threads, scaled to all threads.

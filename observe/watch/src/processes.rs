@@ -103,7 +103,7 @@ impl WatchedProcess {
         }
         poll.visible += 1;
         if matches!(stat.state, 'T' | 't') || self.quota.as_ref().is_some_and(QuotaReader::is_frozen) {
-            poll.stopped += 1;
+            poll.stopped.push(self.pid);
         }
         let ticks = stat.utime + stat.stime;
         let used = ticks.saturating_sub(self.cpu_ticks.replace(ticks).unwrap_or(ticks));

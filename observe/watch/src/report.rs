@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use crate::cause::Cause;
 use crate::diagnosis::{Diagnosis, diagnose};
+use crate::evidence::pid_list;
 use crate::facts::Facts;
 use crate::target::ListenAddress;
 use crate::what_if::WhatIf;
@@ -114,7 +115,7 @@ impl ListenerReport {
         let counted = |value: f64| (!facts.is_unix).then_some(value);
         let now = facts.oldest_unread_now.filter(|_| !facts.is_unix);
         ListenerReport {
-            next: next(cause, address, processes.first()),
+            next: next(cause, address, processes.first(), facts),
             address: address.to_string(),
             processes,
             cause,
@@ -144,7 +145,7 @@ impl ListenerReport {
 }
 
 /// What to do next.
-fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>) -> Option<String> {
+fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>, facts: &Facts) -> Option<String> {
     let pid = process.map_or("PID".to_owned(), |process| process.pid.to_string());
     let port = match address {
         ListenAddress::Tcp(address) => format!(":{}", address.port()),
@@ -157,7 +158,10 @@ fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>) 
         Cause::Lock => Some(format!(
             "`leeward profile record --pid {pid}` names the function that waits; built with `leeward cc` or `leeward cargo`, the lock's holder, too (docs/profile.md)"
         )),
-        Cause::Stopped => Some(format!("`kill -CONT {pid}` lets a process go on that a signal stopped")),
+        Cause::Stopped => {
+            let stopped = if facts.stopped_pids.is_empty() { pid } else { pid_list(&facts.stopped_pids) };
+            Some(format!("`kill -CONT {stopped}` lets a process go on that a signal stopped"))
+        }
         Cause::Accept => Some("allow it more connections or workers, or let idle connections end sooner".into()),
         Cause::Downstream => Some("watch that service, on its own machine".into()),
         Cause::Unknown | Cause::Pauses | Cause::Disk | Cause::Dns | Cause::None => None,
@@ -188,6 +192,37 @@ impl fmt::Display for ListenerReport {
         match &self.next {
             Some(next) => writeln!(f, "  next: {next}"),
             None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What to do next about requests that wait, where these facts are seen, too.
+    fn next_of(facts: Facts) -> (Cause, Option<String>) {
+        let facts = Facts { inside: 9.0, inside_share: 1.0, oldest_inside: Duration::from_secs(1), ..facts };
+        let processes = vec![ProcessReport { pid: 11, name: "service".into() }];
+        let report = ListenerReport::new(&ListenAddress::Tcp("127.0.0.1:80".parse().unwrap()), processes, &facts);
+        (report.cause, report.next)
+    }
+
+    #[test]
+    fn what_to_do_next_fits_what_was_seen() {
+        let idle = Facts { is_visible: true, allowed_cpus: 2.0, idle_cpus: 2.0, ..Facts::default() };
+        for (facts, cause, words) in [
+            (
+                Facts { processes: 3.0, stopped_pids: vec![12, 13], ..idle.clone() },
+                Cause::Stopped,
+                "`kill -CONT 12 13`",
+            ),
+            (Facts { stopped_share: 1.0, ..idle }, Cause::Stopped, "`kill -CONT 11`"),
+        ] {
+            let (found, next) = next_of(facts);
+            assert!(found == cause && next.as_ref().is_some_and(|next| next.contains(words)), "{found:?}: {next:?}");
         }
     }
 }
