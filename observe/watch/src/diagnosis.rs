@@ -23,7 +23,7 @@ pub struct Diagnosis {
 /// Share of time from which a state counts as lasting.
 const LASTING: f64 = 0.5;
 
-/// Share of a CPU, or of all allowed CPUs, from which they count as busy.
+/// Share of a CPU, of all allowed CPUs, or of a pool's connections, from which they count as busy.
 const BUSY: f64 = 0.85;
 
 /// Share of a futex's waiters that do not run for a second, from which they wait for an event. At a
@@ -48,8 +48,8 @@ type Rule = fn(&Facts) -> Option<(Cause, String)>;
 /// nobody accepts show themselves, and may keep a CPU busy with failing calls. Pauses fill CPUs,
 /// too, but only for their time. Busy CPUs stand before waits, since every thread waits behind a
 /// busy CPU. Idle pools look like locks, so locks stand behind everything that shows where a
-/// request is.
-const RULES: [Rule; 11] = [
+/// request is. A quick backend is busy behind any of these, so a full pool stands last.
+const RULES: [Rule; 12] = [
     stopped,
     quota,
     healthy,
@@ -61,6 +61,7 @@ const RULES: [Rule; 11] = [
     name_resolution,
     disk,
     lock,
+    connection_pool,
 ];
 
 fn stopped(facts: &Facts) -> Option<(Cause, String)> {
@@ -228,7 +229,7 @@ fn backend(facts: &Facts) -> Option<(Cause, String)> {
 
 /// The backend for which requests wait: it owes answers all the time, for a good part of the time
 /// that requests are inside or wait in front.
-fn slow_backend(facts: &Facts) -> Option<&Backend> {
+pub(crate) fn slow_backend(facts: &Facts) -> Option<&Backend> {
     let front = facts.oldest_unread.map_or(Duration::ZERO, |age| age.estimate);
     let delay = facts.oldest_inside.max(front.min(crate::facts::INSIDE_AGE));
     facts.backends.iter().find(|backend| {
@@ -242,6 +243,33 @@ impl Backend {
     fn threads_wait(&self, facts: &Facts) -> bool {
         facts.threads.backend >= 0.5 * facts.inside.clamp(1.0, facts.threads.all.max(1.0))
     }
+}
+
+/// Requests wait for one of a few connections to a backend that answers each of them soon. A
+/// program that lacks one CPU calls it as steadily.
+fn connection_pool(facts: &Facts) -> Option<(Cause, String)> {
+    let Backend { address, most, oldest, .. } = full_backend(facts)?;
+    (facts.cpus + facts.waiting_for_cpus < BUSY).then(|| {
+        let why = match most {
+            1 => "a pool of 1 or a lock around the call".to_owned(),
+            _ => format!("a pool of {most}"),
+        };
+        let sentence = format!(
+            "waits for {address}, or for its turn to call it: always {most} at a time wait there, the oldest for {} ({why}, or a slow backend?); {}",
+            millis(*oldest),
+            queue(facts)
+        );
+        (Cause::Downstream, sentence)
+    })
+}
+
+/// The backend that nearly always owes as many answers as it ever does. By Little's law, these
+/// are enough for all requests: connections that serve none, as of a queue that is polled, are few.
+fn full_backend(facts: &Facts) -> Option<&Backend> {
+    facts.backends.iter().find(|backend| {
+        let is_steady = backend.share >= BUSY && backend.waiting >= BUSY * backend.share * f64::from(backend.most);
+        is_steady && backend.waiting >= 0.5 * facts.responses_per_s * backend.oldest.as_secs_f64()
+    })
 }
 
 fn disk(facts: &Facts) -> Option<(Cause, String)> {
@@ -258,6 +286,9 @@ fn disk(facts: &Facts) -> Option<(Cause, String)> {
 
 fn lock(facts: &Facts) -> Option<(Cause, String)> {
     let threads = &facts.threads;
+    let calls = full_backend(facts).map_or(String::new(), |Backend { address, most, .. }| {
+        format!(", while {address} owes {most} answers: a lock that is held during its calls, or a pool's?")
+    });
     // Threads of an interpreter that runs one at a time sleep at its own lock while one of them
     // runs.
     if facts.runs_one_thread && facts.cpus + facts.waiting_for_cpus >= 0.5 {
@@ -265,7 +296,7 @@ fn lock(facts: &Facts) -> Option<(Cause, String)> {
     }
     if threads.mutex >= 0.7 {
         let sentence =
-            format!("waits for a lock: {} threads sleep at a mutex; {}", number(threads.mutex), queue(facts));
+            format!("waits for a lock: {} threads sleep at a mutex{calls}; {}", number(threads.mutex), queue(facts));
         return Some((Cause::Lock, sentence));
     }
     // As many threads at one futex as there are requests inside: an idle pool has nothing to do
@@ -276,7 +307,7 @@ fn lock(facts: &Facts) -> Option<(Cause, String)> {
     let fits = fits && facts.still_waiters < STILL;
     (fits && facts.threads.runnable < 0.5 * facts.allowed_cpus.max(1.0)).then(|| {
         let sentence = format!(
-            "waits for a lock: {} requests are inside, and {} threads sleep at the same futex; {}",
+            "waits for a lock: {} requests are inside, and {} threads sleep at the same futex{calls}; {}",
             number(inside),
             number(threads.same_futex),
             queue(facts)
@@ -309,7 +340,10 @@ fn accept(facts: &Facts) -> Option<(Cause, String)> {
 
 fn unknown(facts: &Facts) -> String {
     if !facts.is_visible {
-        return format!("{}; its processes belong to another user, so the reason is not known", queue(facts));
+        return format!(
+            "{}; its processes belong to another user or a container, so the reason is not known",
+            queue(facts)
+        );
     }
     let perhaps =
         "a lock or a timer inside the program, or a service that it reaches over a Unix socket or UDP, perhaps";
@@ -320,7 +354,10 @@ fn unknown(facts: &Facts) -> String {
         }
         _ => "nothing shows why".to_owned(),
     };
-    format!("{}; {threads}", queue(facts))
+    let owing = facts.backends.first().filter(|backend| backend.share >= LASTING).map_or(String::new(), |backend| {
+        format!("; {} owes {} answers, and a pool of connections may be full", backend.address, number(backend.waiting))
+    });
+    format!("{}; {threads}{owing}", queue(facts))
 }
 
 /// Requests wait before they are read.
@@ -439,7 +476,13 @@ mod tests {
     }
 
     fn owing(waiting: f64, age: u64) -> Vec<Backend> {
-        vec![Backend { address: "10.0.0.7:5432".into(), share: 1.0, waiting, oldest: ms(age), connecting: 0.0 }]
+        let (address, most) = ("10.0.0.7:5432".into(), waiting.ceil() as u32);
+        vec![Backend { address, share: 1.0, waiting, most, oldest: ms(age), connecting: 0.0 }]
+    }
+
+    /// Sixty requests are inside a service whose pool of four connections is full.
+    fn with_full_pool(facts: Facts) -> Facts {
+        Facts { backends: owing(3.8, 66), responses_per_s: 48.0, ..with_inside(60.0, 1_250, facts) }
     }
 
     #[test]
@@ -494,6 +537,26 @@ mod tests {
                 Facts { backends: owing(12.0, 500), ..with_inside(12.0, 510, idle()) },
                 Cause::Downstream,
                 "waits for 10.0.0.7:5432",
+            ),
+            (
+                with_full_pool(idle()),
+                Cause::Downstream,
+                "always 4 at a time wait there, the oldest for 66 ms (a pool of 4,",
+            ),
+            (
+                Facts { backends: owing(0.95, 40), responses_per_s: 20.0, ..with_inside(60.0, 3_000, idle()) },
+                Cause::Downstream,
+                "(a pool of 1 or a lock around the call, or a slow backend?)",
+            ),
+            (
+                with_full_pool(threads(|threads| threads.mutex = 56.0, idle())),
+                Cause::Lock,
+                "56 threads sleep at a mutex, while 10.0.0.7:5432 owes 4 answers: a lock that is held during its calls",
+            ),
+            (
+                with_full_pool(Facts { cpus: 0.95, ..idle() }),
+                Cause::Unknown,
+                "nothing shows why; 10.0.0.7:5432 owes 3.8 answers, and a pool of connections may be full",
             ),
             (
                 with_queue(3_000, Facts { processes: 2.0, stopped_pids: vec![12], ..idle() }),
@@ -584,6 +647,19 @@ mod tests {
             (with_inside(60.0, 20_000, Facts { still_waiters: 0.97, ..parked(60.0) }), Cause::Unknown),
             // A backend that answers at once, of a service without CPU.
             (with_queue(200, Facts { cpus: 1.95, idle_cpus: 0.0, backends: owing(1.0, 2), ..idle() }), Cause::Cpu),
+            // Four calls at a time, always, of a service that lacks CPU or waits for its quota.
+            (with_full_pool(Facts { cpus: 1.95, idle_cpus: 0.0, ..idle() }), Cause::Cpu),
+            (
+                with_full_pool(Facts { throttled_share: 0.4, throttled_cpus: 0.2, quota_cpus: Some(0.3), ..idle() }),
+                Cause::Quota,
+            ),
+            // A queue of jobs that is polled, beside requests that wait for something else.
+            (Facts { backends: owing(1.0, 250), ..with_full_pool(idle()) }, Cause::Unknown),
+            // Calls that come by chance: about four at a time, and eight at most.
+            (
+                Facts { backends: vec![Backend { most: 8, ..owing(3.8, 66).remove(0) }], ..with_full_pool(idle()) },
+                Cause::Unknown,
+            ),
             // One of two processes is stopped, and nobody waits for it.
             (Facts { processes: 2.0, stopped_pids: vec![12], ..idle() }, Cause::None),
             // A thread that computes in the background, while requests are served at once.

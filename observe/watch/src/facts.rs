@@ -143,6 +143,8 @@ pub struct Backend {
     pub share: f64,
     /// Mean number of connections on which it did.
     pub waiting: f64,
+    /// Largest number of them.
+    pub most: u32,
     /// Time for which the oldest request has waited: the median over polls in which one did.
     pub oldest: Duration,
     /// Mean number of connections that it has not accepted.
@@ -371,6 +373,7 @@ fn backends(polls: &[Poll]) -> Vec<Backend> {
             address: address.to_owned(),
             share: seen.len() as f64 / count,
             waiting: seen.iter().map(|backend| f64::from(backend.waiting)).sum::<f64>() / count,
+            most: seen.iter().map(|backend| backend.waiting).max().unwrap_or_default(),
             oldest: median(seen.iter().map(|backend| backend.oldest).collect()),
             connecting: seen.iter().map(|backend| f64::from(backend.connecting)).sum::<f64>() / count,
         })
@@ -547,7 +550,8 @@ mod tests {
             ..Poll::default()
         }));
         assert_eq!(facts.backends[0].address, "b:2");
-        assert!((facts.backends[0].waiting - 4.0).abs() < 1e-9 && (facts.backends[1].share - 0.5).abs() < 1e-9);
+        assert!(facts.backends[0].most == 6 && (facts.backends[0].waiting - 4.0).abs() < 1e-9);
+        assert!((facts.backends[1].share - 0.5).abs() < 1e-9);
         assert_eq!(facts.name_server, Some(("10.0.0.2:53".to_owned(), 0.4)));
     }
 }

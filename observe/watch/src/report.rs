@@ -6,7 +6,7 @@ use leeward_sockdiag::AgeBounds;
 use serde::Serialize;
 
 use crate::cause::Cause;
-use crate::diagnosis::{Diagnosis, diagnose};
+use crate::diagnosis::{Diagnosis, diagnose, slow_backend};
 use crate::evidence::pid_list;
 use crate::facts::Facts;
 use crate::target::ListenAddress;
@@ -163,6 +163,9 @@ fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>, 
             Some(format!("`kill -CONT {stopped}` lets a process go on that a signal stopped"))
         }
         Cause::Accept => Some("allow it more connections or workers, or let idle connections end sooner".into()),
+        Cause::Downstream if slow_backend(facts).is_none() => {
+            Some("watch that service, on its own machine; if nothing waits there, allow more calls at a time".into())
+        }
         Cause::Downstream => Some("watch that service, on its own machine".into()),
         Cause::Unknown | Cause::Pauses | Cause::Disk | Cause::Dns | Cause::None => None,
     }
@@ -201,6 +204,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::facts::Backend;
 
     /// What to do next about requests that wait, where these facts are seen, too.
     fn next_of(facts: Facts) -> (Cause, Option<String>) {
@@ -213,7 +217,13 @@ mod tests {
     #[test]
     fn what_to_do_next_fits_what_was_seen() {
         let idle = Facts { is_visible: true, allowed_cpus: 2.0, idle_cpus: 2.0, ..Facts::default() };
+        let owing = |ms| {
+            let oldest = Duration::from_millis(ms);
+            vec![Backend { share: 1.0, waiting: 4.0, most: 4, oldest, ..Backend::default() }]
+        };
         for (facts, cause, words) in [
+            (Facts { backends: owing(50), ..idle.clone() }, Cause::Downstream, "allow more calls at a time"),
+            (Facts { backends: owing(900), ..idle.clone() }, Cause::Downstream, "on its own machine"),
             (
                 Facts { processes: 3.0, stopped_pids: vec![12, 13], ..idle.clone() },
                 Cause::Stopped,

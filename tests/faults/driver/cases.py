@@ -86,6 +86,10 @@ def cases():
         yield Case("downstream-never", language, server, "downstream", ("downstream",), 30, 20,
                    needs="backend", plant="signal", backend_ms=0)
 
+    # Four calls at a time are 50 a second. Each is short beside the wait for its turn.
+    yield Case("pool", "go", "go", "downstream", ("downstream",), 80, 20, needs="backend",
+               plant="signal", backend_ms=80, settings={"POOL": 4})
+
     # 6. DNS: the resolver swallows the queries. Go asks it by itself, the others by libc.
     for language, server in (("c", "c/threads"), ("go", "go"), ("python", "python/threads"),
                              ("python-asyncio", "python/streams"), ("node", "node")):

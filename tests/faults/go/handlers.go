@@ -46,7 +46,10 @@ func handlers(mode string) func(context.Context) error {
 	case "downstream":
 		client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
 		busy := int(setting("BURN_MS", 0.1) * roundsPerMillisecond())
+		pool := make(chan struct{}, int(setting("POOL", 1e6)))
 		return func(ctx context.Context) error {
+			pool <- struct{}{}
+			defer func() { <-pool }()
 			r, err := client.Get("http://" + os.Getenv("BACKEND") + "/price")
 			if err == nil {
 				io.Copy(io.Discard, r.Body)
