@@ -156,7 +156,7 @@ fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>, 
             "bound its queue: `leeward proxy` (docs/proxy.md) before {port}, or the layer in axum, hyper and tonic (docs/middleware.md), rejects what cannot be in time"
         )),
         Cause::Lock => Some(format!(
-            "`leeward profile record --pid {pid}` names the function that waits; built with `leeward cc` or `leeward cargo`, the lock's holder, too (docs/profile.md)"
+            "`leeward profile record --pid {pid}` names the function that waits, of an interpreter or a JVM only with a perf map; built with `leeward cc` or `leeward cargo`, the lock's holder, too (docs/profile.md)"
         )),
         Cause::Stopped => {
             let stopped = if facts.stopped_pids.is_empty() { pid } else { pid_list(&facts.stopped_pids) };
@@ -167,7 +167,11 @@ fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>, 
             Some("watch that service, on its own machine; if nothing waits there, allow more calls at a time".into())
         }
         Cause::Downstream => Some("watch that service, on its own machine".into()),
-        Cause::Unknown | Cause::Pauses | Cause::Disk | Cause::Dns | Cause::None => None,
+        Cause::Unknown if !facts.is_visible => Some("run this as root, outside of containers".into()),
+        Cause::Unknown => Some(format!(
+            "`leeward profile record --pid {pid}` shows where its threads wait (docs/profile.md); of Go, Java and async Rust a dump of their goroutines, threads or tasks shows more"
+        )),
+        Cause::Pauses | Cause::Disk | Cause::Dns | Cause::None => None,
     }
 }
 
@@ -221,7 +225,13 @@ mod tests {
             let oldest = Duration::from_millis(ms);
             vec![Backend { share: 1.0, waiting: 4.0, most: 4, oldest, ..Backend::default() }]
         };
+        let mut locked = idle.clone();
+        locked.threads.mutex = 8.0;
         for (facts, cause, words) in [
+            (idle.clone(), Cause::Unknown, "`leeward profile record --pid 11` shows where its threads wait"),
+            (idle.clone(), Cause::Unknown, "of Go, Java and async Rust a dump"),
+            (Facts { is_visible: false, ..idle.clone() }, Cause::Unknown, "run this as root"),
+            (locked, Cause::Lock, "of an interpreter or a JVM only with a perf map"),
             (Facts { backends: owing(50), ..idle.clone() }, Cause::Downstream, "allow more calls at a time"),
             (Facts { backends: owing(900), ..idle.clone() }, Cause::Downstream, "on its own machine"),
             (
