@@ -286,4 +286,22 @@ mod tests {
             assert!(after < before && of_stream >= before, "{before:?} {after:?} {of_stream:?}");
         }
     }
+
+    /// TLS 1.3: the client's last part of the handshake and its first request are one read, and the
+    /// server writes session tickets in between.
+    #[tokio::test]
+    async fn a_request_that_arrives_with_the_end_of_a_handshake_has_waited() {
+        let listener = Listener::bind("127.0.0.1:0").await.unwrap();
+        let mut peer = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        peer.write_all(b"hello").await.unwrap();
+        let (mut stamped, _) = listener.accept().await.unwrap();
+        stamped.read_exact(&mut [0; 5]).await.unwrap();
+        stamped.write_all(b"certificate").await.unwrap();
+        peer.write_all(b"finished, request").await.unwrap();
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        stamped.read_exact(&mut [0; 17]).await.unwrap();
+        stamped.write_all(b"tickets").await.unwrap();
+        let age = stamped.stamp().age_of(Version::HTTP_11, clock::process());
+        assert!(age.is_none_or(|age| age >= Duration::from_millis(300)), "{age:?}");
+    }
 }

@@ -25,8 +25,11 @@ pub struct Stamp(Arc<Times>);
 struct Times {
     /// When the kernel received the last bytes that were read, by the wall clock in ns; 0: unknown.
     received: AtomicU64,
-    /// Whether bytes were written since.
+    /// Whether bytes were written since, after a request.
     has_written: AtomicBool,
+    /// Whether a request has asked for its age. What was written before is no response: TLS 1.3
+    /// writes tickets after the read with the end of its handshake and the first request.
+    has_request: AtomicBool,
 }
 
 impl Stamp {
@@ -38,13 +41,16 @@ impl Stamp {
         self.age_at(clock::process())
     }
 
-    /// Time for which a request of this version has waited, at a reading of the process's clock;
-    /// as for [`Self::age`].
+    /// Time for which a request of this version has waited that arrives here at a reading of the
+    /// process's clock; as for [`Self::age`].
     ///
     /// One that its client has sent with an earlier one waits behind its own connection, where
     /// nobody else does: it begins when the response before it is written. HTTP/2 writes at any
     /// time.
     pub(crate) fn age_of(&self, version: Version, reading: Time) -> Option<Duration> {
+        if !self.0.has_request.load(Ordering::Relaxed) {
+            self.0.has_request.store(true, Ordering::Relaxed);
+        }
         let age = self.age_at(reading)?;
         let is_pipelined = version < Version::HTTP_2 && self.0.has_written.load(Ordering::Relaxed);
         Some(if is_pipelined { Duration::ZERO } else { age })
@@ -77,7 +83,9 @@ impl Stamp {
 
     /// Records a write.
     pub(crate) fn note_write(&self) {
-        self.0.has_written.store(true, Ordering::Relaxed);
+        if self.0.has_request.load(Ordering::Relaxed) {
+            self.0.has_written.store(true, Ordering::Relaxed);
+        }
     }
 }
 
