@@ -21,14 +21,18 @@ pin_project! {
         permit: Option<Permit>,
         // Outcome of the request if the whole body is sent.
         outcome: Outcome,
+        // Bytes that are still to come, if the length is known.
+        remaining: Option<u64>,
         profiled: ProfiledRequest,
     }
 
     impl<B: Body> PinnedDrop for GuardedBody<B> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            let has_ended = this.inner.as_ref().get_ref().as_ref().is_none_or(|inner| inner.is_end_stream());
-            // A server stops polling once it knows that no frame follows.
+            let has_ended = this.inner.as_ref().get_ref().as_ref().is_none_or(|inner| inner.is_end_stream())
+                || *this.remaining == Some(0);
+            // A server stops polling once it knows that no frame follows; over HTTP/1, hyper knows
+            // it by the length.
             if let (Some(permit), true) = (this.permit.take(), has_ended) {
                 permit.finish(*this.outcome);
             }
@@ -44,14 +48,15 @@ impl<B: Body> GuardedBody<B> {
             rejection_body: None,
             permit: None,
             outcome: Outcome::Completed,
+            remaining: None,
             profiled: ProfiledRequest::default(),
         }
     }
 
-    /// A body that ends its request with this outcome.
-    pub(crate) fn with_permit(inner: B, permit: Option<Permit>, outcome: Outcome) -> Self {
+    /// A body of this length, if it is known, that ends its request with this outcome.
+    pub(crate) fn with_permit(inner: B, permit: Option<Permit>, outcome: Outcome, length: Option<u64>) -> Self {
         let mut body = GuardedBody::unguarded(inner);
-        (body.permit, body.outcome) = (permit, outcome);
+        (body.permit, body.outcome, body.remaining) = (permit, outcome, length);
         body
     }
 
@@ -74,6 +79,7 @@ impl<B: Body> GuardedBody<B> {
             rejection_body: None,
             permit: None,
             outcome: Outcome::Rejected,
+            remaining: None,
             profiled: ProfiledRequest::default(),
         }
     }
@@ -135,6 +141,9 @@ where
                 }
             }
             Some(Ok(frame)) => {
+                if let (Some(remaining), Some(data)) = (this.remaining.as_mut(), frame.data_ref()) {
+                    *remaining = remaining.saturating_sub(data.remaining() as u64);
+                }
                 if frame.trailers_ref().is_some_and(status::is_failed_call) {
                     *this.outcome = Outcome::Failed;
                 }
@@ -152,5 +161,85 @@ where
         let rejection_size =
             || SizeHint::with_exact(self.rejection_body.as_ref().map_or(0, |body| body.remaining() as u64));
         self.inner.as_ref().map_or_else(rejection_size, Body::size_hint)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ms, slo};
+    use http::{Method, Request, Response};
+    use std::convert::Infallible;
+    use std::future::{Ready, ready};
+    use std::task::Waker;
+    use tower_layer::Layer;
+    use tower_service::Service;
+
+    /// So many pieces of five bytes; it never says that it has ended.
+    struct Pieces(usize);
+
+    impl Body for Pieces {
+        type Data = Bytes;
+        type Error = Infallible;
+
+        fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+            let Some(rest) = self.0.checked_sub(1) else { return Poll::Ready(None) };
+            self.0 = rest;
+            Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(b"hello")))))
+        }
+    }
+
+    /// Answers in two pieces, with the status and the length that the request has as headers.
+    #[derive(Clone)]
+    struct PiecesService;
+
+    impl Service<Request<String>> for PiecesService {
+        type Response = Response<Pieces>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Pieces>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, request: Request<String>) -> Self::Future {
+            let mut response = Response::new(Pieces(2));
+            *response.status_mut() = request.headers()["status"].to_str().unwrap().parse().unwrap();
+            if let Some(length) = request.headers().get("content-length") {
+                response.headers_mut().insert("content-length", length.clone());
+            }
+            ready(Ok(response))
+        }
+    }
+
+    /// A server of HTTP/1 polls a body up to its length, and never one that it does not send.
+    #[tokio::test]
+    async fn a_body_that_is_sent_whole_is_completed_although_nobody_polls_its_end() {
+        for (method, status, length, polls, is_completed) in [
+            (Method::GET, "200", Some("10"), 2, true),
+            (Method::GET, "200", Some("10"), 1, false),
+            (Method::GET, "200", Some("10"), 0, false),
+            (Method::GET, "200", Some("0"), 0, true),
+            (Method::GET, "200", Some("ten"), 2, false),
+            (Method::GET, "200", None, 2, false),
+            (Method::GET, "200", None, 3, true),
+            (Method::HEAD, "200", Some("10"), 0, true),
+            (Method::GET, "204", None, 0, true),
+            (Method::GET, "304", Some("10"), 0, true),
+        ] {
+            let layer = slo(ms(20_000));
+            let request = Request::builder().method(&method).header("status", status);
+            let request = length.into_iter().fold(request, |request, length| request.header("content-length", length));
+            let response = layer.layer(PiecesService).call(request.body(String::new()).unwrap()).await.unwrap();
+            let mut body = response.into_body();
+            for _ in 0..polls {
+                let _ = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+            }
+            drop(body);
+            let counts = layer.gate().counts();
+            let found = (counts.completed, counts.abandoned, counts.in_flight());
+            let expected = (u64::from(is_completed), u64::from(!is_completed), 0);
+            assert_eq!(found, expected, "{method} {status} {length:?} after {polls}");
+        }
     }
 }

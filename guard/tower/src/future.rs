@@ -11,7 +11,7 @@ use crate::rejection;
 use crate::scope::Scope;
 use crate::settings::EndOfRequest;
 use crate::status;
-use http::header::{CONNECTION, HeaderValue};
+use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
 use leeward_core::units::{Nanos, Time};
@@ -188,7 +188,7 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
                 headers::write_load(reporter, response.headers_mut());
                 let outcome = request.record_answer(&response, now);
                 let is_whole =
-                    *until == EndOfRequest::Headers || response.body().is_end_stream() || is_endless(&response);
+                    *until == EndOfRequest::Headers || response.body().is_end_stream() || ends_with_head(&response);
                 if outcome == Outcome::Rejected || is_whole {
                     // Ended where it lies: moving it costs as much as a lock.
                     let now = request.permit.gate().time_at(now);
@@ -198,7 +198,8 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
                 let mut permit = admitted.take().map(|request| request.permit);
                 // It was answered in time or not; what it still sends makes nobody late.
                 permit.iter_mut().for_each(Permit::suspend);
-                Poll::Ready(Ok(response.map(|body| GuardedBody::with_permit(body, permit, outcome))))
+                let length = content_length(&response);
+                Poll::Ready(Ok(response.map(|body| GuardedBody::with_permit(body, permit, outcome, length))))
             }
         }
     }
@@ -224,13 +225,24 @@ where
             return Poll::Ready(response);
         }
         Poll::Ready(response.map(|response| {
-            let is_over = response.body().is_end_stream() || is_endless(&response);
+            let is_over = response.body().is_end_stream() || ends_with_head(&response);
             if is_over { response } else { response.map(|body| body.with_profiled(profiled)) }
         }))
     }
 }
 
-/// Whether the response is an event stream or an upgraded connection; being open is no load.
-fn is_endless<R>(response: &Response<R>) -> bool {
-    response.status() == StatusCode::SWITCHING_PROTOCOLS || headers::is_event_stream(response.headers())
+/// Whether no body follows the head, or an event stream or an upgraded connection: being open is no
+/// load.
+fn ends_with_head<R>(response: &Response<R>) -> bool {
+    let has_no_body = matches!(
+        response.status(),
+        StatusCode::SWITCHING_PROTOCOLS | StatusCode::NO_CONTENT | StatusCode::NOT_MODIFIED
+    );
+    has_no_body || headers::is_event_stream(response.headers())
+}
+
+/// Length of the response's body, as a server of HTTP/1 knows it.
+fn content_length<R: Body>(response: &Response<R>) -> Option<u64> {
+    let announced = || response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+    response.body().size_hint().exact().or_else(announced)
 }

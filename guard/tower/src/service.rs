@@ -9,7 +9,7 @@ use crate::profile::ProfiledRequest;
 use crate::queue_wait::QueueWait;
 use crate::rejection;
 use crate::scope::{RequestContext, Scope};
-use crate::settings::{Slo, hash};
+use crate::settings::{EndOfRequest, Slo, hash};
 use crate::stamp::Stamp;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
 use http::request::Parts;
@@ -265,7 +265,8 @@ where
         let mut profiled = ProfiledRequest::start();
         profiled.label(|| label(&parts));
         let (shared, reading) = (&*self.shared, clock::process());
-        let ends_at = shared.settings.ends_at;
+        // Servers send no body to HEAD, and drop one unread.
+        let ends_at = if parts.method == Method::HEAD { EndOfRequest::Headers } else { shared.settings.ends_at };
         let Some((info, route)) = self.request_info(&parts, reading) else {
             let inner = self.inner.call(Request::from_parts(parts, body));
             profiled.pause();
