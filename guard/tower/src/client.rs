@@ -122,7 +122,7 @@ impl Client {
     }
 
     /// Decides about a request, and writes its headers.
-    fn prepare<B>(&self, request: &mut Request<B>) -> Result<(), LocalRejection> {
+    fn prepare<B>(&self, request: &mut Request<B>) -> Result<SentRequest, LocalRejection> {
         let served = scope::current_request();
         let own = request.extensions().get::<Attempts>().map_or(0, |attempts| attempts.0);
         let out = outgoing::OutgoingRequest { objective: self.objective, own, context: served, now: clock::process() };
@@ -136,7 +136,9 @@ impl Client {
         if written.is_retry && served.is_some_and(|served| served.attempt() > 0) {
             return Err(LocalRejection::Retries);
         }
-        lock(&self.shared.throttle).try_send(Instant::now(), written.is_retry)
+        let now = Instant::now();
+        lock(&self.shared.throttle).try_send(now, written.is_retry)?;
+        Ok(SentRequest { shared: Some(Arc::clone(&self.shared)), late_at: now.checked_add(self.objective) })
     }
 }
 
@@ -148,7 +150,33 @@ impl<S> Layer<S> for Client {
     }
 }
 
+/// A request without an answer so far. One that is dropped later than the objective has failed.
+struct SentRequest {
+    /// `None` once it is counted.
+    shared: Option<Arc<Shared>>,
+    late_at: Option<Instant>,
+}
+
+impl SentRequest {
+    fn count(&mut self, is_accepted: bool) {
+        if let Some(shared) = self.shared.take() {
+            let mut throttle = lock(&shared.throttle);
+            if is_accepted { throttle.record_accept() } else { throttle.record_reject() }
+        }
+    }
+}
+
+impl Drop for SentRequest {
+    fn drop(&mut self) {
+        if self.shared.is_some() && self.late_at.is_some_and(|late_at| Instant::now() >= late_at) {
+            self.count(false);
+        }
+    }
+}
+
 /// Counts of requests and accepted requests in two halves of the memory.
+///
+/// A sent request counts when its answer comes: those in flight say nothing of the server.
 #[derive(Debug)]
 struct AdaptiveThrottle {
     since: Instant,
@@ -175,7 +203,7 @@ impl Default for AdaptiveThrottle {
 }
 
 impl AdaptiveThrottle {
-    /// Decides whether a request may be sent at `now`, and counts it.
+    /// Decides whether a request may be sent at `now`, and counts it if not.
     fn try_send(&mut self, now: Instant, is_retry: bool) -> Result<(), LocalRejection> {
         if is_retry && self.retries < 1.0 {
             return Err(LocalRejection::Retries);
@@ -190,9 +218,9 @@ impl AdaptiveThrottle {
         self.random ^= self.random << 17;
         let chance = (self.random >> 11) as f64 / (1u64 << 53) as f64;
         let (requests, accepted) = (self.before.0 + self.now.0, self.before.1 + self.now.1);
-        self.now.0 += 1.0;
         // max(0, (requests − K × accepts) / (requests + 1)), ibid., with probes.
         if chance < ((requests - REQUESTS_PER_ACCEPT * accepted - PROBES) / (requests + 1.0)).max(0.0) {
+            self.now.0 += 1.0;
             return Err(LocalRejection::Throttled);
         }
         self.retries = if is_retry { self.retries - 1.0 } else { (self.retries + RETRIES).min(RETRIES_MAX) };
@@ -200,7 +228,7 @@ impl AdaptiveThrottle {
     }
 
     fn record_accept(&mut self) {
-        self.now.1 += 1.0;
+        self.now = (self.now.0 + 1.0, self.now.1 + 1.0);
         self.run += 1;
         if self.run >= ACCEPTED_RUN {
             self.run = 0;
@@ -212,6 +240,7 @@ impl AdaptiveThrottle {
 
     /// Records that a sent request was rejected, or failed.
     fn record_reject(&mut self) {
+        self.now.0 += 1.0;
         self.run = 0;
     }
 }
@@ -243,10 +272,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let grpc = crate::headers::grpc(request.headers());
         match self.client.prepare(&mut request) {
-            Ok(()) => {
-                let shared = Some(Arc::clone(&self.client.shared));
-                ClientFuture { state: State::Sent { inner: self.inner.call(request), shared } }
-            }
+            Ok(sent) => ClientFuture { state: State::Sent { inner: self.inner.call(request), sent } },
             Err(rejection_kind) => {
                 self.client.shared.rejected[rejection_kind as usize].fetch_add(1, Ordering::Relaxed);
                 if rejection_kind == LocalRejection::Throttled {
@@ -292,7 +318,7 @@ pin_project! {
 pin_project! {
     #[project = StateProjection]
     enum State<F, B: Body> {
-        Sent { #[pin] inner: F, shared: Option<Arc<Shared>> },
+        Sent { #[pin] inner: F, sent: SentRequest },
         // The request was not sent.
         Rejected { response: Option<Response<GuardedBody<B>>> },
     }
@@ -310,13 +336,10 @@ where
             StateProjection::Rejected { response } => {
                 Poll::Ready(Ok(response.take().expect("polled after it was ready")))
             }
-            StateProjection::Sent { inner, shared } => {
+            StateProjection::Sent { inner, sent } => {
                 let answer = ready!(inner.poll(context));
                 let is_accepted = answer.as_ref().is_ok_and(|response| !is_overload(response));
-                if let Some(shared) = shared.take() {
-                    let mut throttle = lock(&shared.throttle);
-                    if is_accepted { throttle.record_accept() } else { throttle.record_reject() }
-                }
+                sent.count(is_accepted);
                 let response = answer?;
                 // The served request is being polled, so the report reaches its scope.
                 scope::report_downstream(!is_accepted);
@@ -333,22 +356,73 @@ mod tests {
     #[test]
     fn the_throttle_sends_little_to_a_rejecting_server_and_recovers() {
         let (mut throttle, mut now) = (AdaptiveThrottle::default(), Instant::now());
-        let step = |throttle: &mut AdaptiveThrottle, now: &mut Instant| {
-            *now += Duration::from_millis(1);
-            throttle.try_send(*now, false).is_ok()
+        let mut sent_of = |requests: u32, answer: fn(&mut AdaptiveThrottle)| {
+            let mut sent = 0;
+            for _ in 0..requests {
+                now += Duration::from_millis(1);
+                if throttle.try_send(now, false).is_ok() {
+                    sent += 1;
+                    answer(&mut throttle);
+                }
+            }
+            sent
         };
-        let sent = (0..4_000).filter(|_| step(&mut throttle, &mut now)).count();
+        let sent = sent_of(4_000, AdaptiveThrottle::record_reject);
         assert!(sent < 100, "{sent} of 4,000");
-        let served = |throttle: &mut AdaptiveThrottle, now: &mut Instant| {
-            let is_sent = step(throttle, now);
-            if is_sent {
+        sent_of(2_500, AdaptiveThrottle::record_accept);
+        let sent = sent_of(1_000, AdaptiveThrottle::record_accept);
+        assert_eq!(sent, 1_000, "nothing ends here once the server accepts");
+    }
+
+    /// Answers never.
+    #[derive(Clone)]
+    struct HangingService;
+
+    impl Service<Request<()>> for HangingService {
+        type Response = Response<String>;
+        type Error = std::convert::Infallible;
+        type Future = std::future::Pending<Result<Response<String>, Self::Error>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<()>) -> Self::Future {
+            std::future::pending()
+        }
+    }
+
+    #[test]
+    fn requests_in_flight_end_no_others_until_the_server_has_rejected() {
+        let (mut throttle, mut now) = (AdaptiveThrottle::default(), Instant::now());
+        for _ in 0..1_000 {
+            assert_eq!(throttle.try_send(now, false), Ok(()), "a burst");
+        }
+        (0..1_000).for_each(|_| throttle.record_accept());
+        // A request each 20 ms, answered after 3 s.
+        for number in 0..500 {
+            now += Duration::from_millis(20);
+            assert_eq!(throttle.try_send(now, false), Ok(()), "{number}");
+            if number >= 150 {
                 throttle.record_accept();
             }
-            is_sent
-        };
-        let _ = (0..2_500).filter(|_| served(&mut throttle, &mut now)).count();
-        let sent = (0..1_000).filter(|_| served(&mut throttle, &mut now)).count();
-        assert_eq!(sent, 1_000, "nothing ends here once the server accepts");
+        }
+        (0..1_000).for_each(|_| throttle.record_reject());
+        assert!((0..100).any(|_| throttle.try_send(now, false).is_err()));
+    }
+
+    #[test]
+    fn a_request_given_up_after_its_objective_has_failed() {
+        for (objective, is_failure) in [(3_600_000, false), (1, true)] {
+            let layer = client(Duration::from_millis(objective));
+            let mut service = layer.layer(HangingService);
+            let calls: Vec<_> = (0..200).map(|_| service.call(Request::new(()))).collect();
+            assert_eq!(layer.rejections().throttled, 0);
+            std::thread::sleep(Duration::from_millis(2));
+            drop(calls);
+            (0..200).for_each(|_| drop(service.call(Request::new(()))));
+            assert_eq!(layer.rejections().throttled > 0, is_failure);
+        }
     }
 
     #[test]
