@@ -56,7 +56,8 @@ pub fn slo(objective: Duration) -> Slo {
 
 impl Slo {
     /// Adds the application's knowledge of a request: class, user, tenant, route. The function gets
-    /// the headers' data.
+    /// the headers' data, and what earlier calls have added, those of [`Slo::class`] and
+    /// [`Slo::tenant`] too.
     ///
     /// ```
     /// use leeward_tower::{Class, ms, slo};
@@ -68,28 +69,23 @@ impl Slo {
     /// # drop(layer);
     /// ```
     pub fn describe(mut self, describe: impl Fn(&Parts, RequestInfo) -> RequestInfo + Send + Sync + 'static) -> Self {
-        self.describe = Some(Arc::new(describe));
+        self.describe = Some(match self.describe.take() {
+            Some(earlier) => Arc::new(move |request, info| describe(request, earlier(request, info))),
+            None => Arc::new(describe),
+        });
         self
     }
 
     /// Sets the class of a request.
     pub fn class(self, class: impl Fn(&Parts) -> Class + Send + Sync + 'static) -> Self {
-        let inner = self.describe.clone();
-        self.describe(move |request, info| {
-            let info = inner.as_ref().map_or(info, |describe| describe(request, info));
-            info.with_class(class(request))
-        })
+        self.describe(move |request, info| info.with_class(class(request)))
     }
 
     /// Names the tenant of a request, for fair shares. The same name is the same tenant.
     pub fn tenant(self, tenant: impl Fn(&Parts) -> Option<String> + Send + Sync + 'static) -> Self {
-        let inner = self.describe.clone();
-        self.describe(move |request, info| {
-            let info = inner.as_ref().map_or(info, |describe| describe(request, info));
-            match tenant(request) {
-                Some(name) => info.with_tenant(leeward_gate::Tenant(hash(name.as_bytes()) as u32)),
-                None => info,
-            }
+        self.describe(move |request, info| match tenant(request) {
+            Some(name) => info.with_tenant(leeward_gate::Tenant(hash(name.as_bytes()) as u32)),
+            None => info,
         })
     }
 
@@ -193,5 +189,24 @@ pub fn hash(bytes: &[u8]) -> u64 {
 impl std::fmt::Debug for Slo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Slo").field("builder", &self.builder).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ms;
+
+    #[test]
+    fn what_an_application_says_of_a_request_adds_up() {
+        let layer = slo(ms(20))
+            .class(|_| Class::CRITICAL)
+            .tenant(|_| Some("a".to_owned()))
+            .describe(|_, info| info.with_user(7))
+            .describe(|_, info| info.with_route(9));
+        let (parts, ()) = http::Request::new(()).into_parts();
+        let info = layer.describe.unwrap()(&parts, RequestInfo::default());
+        assert_eq!((info.class, info.route, info.user), (Class::CRITICAL, 9, Some(7)));
+        assert_eq!(info.tenant, leeward_gate::Tenant(hash(b"a") as u32));
     }
 }
