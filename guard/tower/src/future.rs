@@ -8,7 +8,7 @@ use crate::headers;
 use crate::profile::ProfiledRequest;
 use crate::queue_wait::QueueWait;
 use crate::rejection;
-use crate::scope::Scope;
+use crate::scope::{self, Scope};
 use crate::settings::EndOfRequest;
 use crate::status;
 use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
@@ -70,8 +70,10 @@ impl AdmittedRequest {
         }
         // Most responses are complete here, so one clock reading serves for both times.
         permit.record_answer_start(permit.gate().time_at(reading));
-        if scope.is_lock_rejected() && !status::is_success(response) {
-            // The handler's lock rejected it, and the handler found no other answer.
+        let is_lock_rejected = scope.is_lock_rejected() && !status::is_success(response);
+        if is_lock_rejected || response.extensions().get::<RejectedInside>().is_some() {
+            // The handler's lock rejected it, and the handler found no other answer; or another
+            // layer's gate did.
             Outcome::Rejected
         } else if status::is_failure(response) {
             Outcome::Failed
@@ -98,6 +100,7 @@ impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
         rest: UnreadBody<B>,
         profiled: ProfiledRequest,
     ) -> Self {
+        mark_rejected(&mut response);
         let drain = match rest {
             UnreadBody::None => None,
             UnreadBody::Close => {
@@ -139,6 +142,7 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
             Err(rejection) => {
                 let grpc = wait.as_ref().and_then(|wait| wait.grpc.as_ref());
                 let mut response = rejection::response(&rejection, grpc);
+                mark_rejected(&mut response);
                 headers::write_load(reporter, response.headers_mut());
                 if wait.is_some_and(|wait| wait.closes_connection) {
                     set_connection_close(&mut response);
@@ -189,6 +193,9 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
                 let outcome = request.record_answer(&response, now);
                 let is_whole =
                     *until == EndOfRequest::Headers || response.body().is_end_stream() || ends_with_head(&response);
+                if outcome == Outcome::Rejected {
+                    mark_rejected(&mut response);
+                }
                 if outcome == Outcome::Rejected || is_whole {
                     // Ended where it lies: moving it costs as much as a lock.
                     let now = request.permit.gate().time_at(now);
@@ -245,4 +252,17 @@ fn ends_with_head<R>(response: &Response<R>) -> bool {
 fn content_length<R: Body>(response: &Response<R>) -> Option<u64> {
     let announced = || response.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
     response.body().size_hint().exact().or_else(announced)
+}
+
+/// Extension of a response by which a gate of this process rejected the request. A header would not
+/// do: a backend's response has the same.
+#[derive(Clone, Copy)]
+struct RejectedInside;
+
+/// Tells a layer around this one, if there is one, that the response is a rejection.
+fn mark_rejected<R>(response: &mut Response<R>) {
+    // An extension allocates.
+    if scope::current_request().is_some() {
+        response.extensions_mut().insert(RejectedInside);
+    }
 }

@@ -472,6 +472,45 @@ mod tests {
         assert_eq!((layer.gate().waiting(), layer.gate().counts().in_flight()), (0, 0));
     }
 
+    /// Passes on what a backend's gate answered.
+    #[derive(Clone)]
+    struct BackendService;
+
+    impl Service<Request<Empty>> for BackendService {
+        type Response = Response<Empty>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<Empty>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Empty>) -> Self::Future {
+            ready(Ok(Response::builder().status(503).header(headers::REASON, "level").body(Empty).unwrap()))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_layer_inside_another_rejects_for_both() {
+        let layers = [slo(ms(20)), slo(ms(20)), slo(ms(20)).describe(|_, info| info.with_timeout(ms(0)))];
+        let [outer, middle, inner] = &layers;
+        let mut service = outer.layer(middle.layer(inner.layer(AnswerService)));
+        let response = service.call(Request::new(Empty)).await.unwrap();
+        assert_eq!(
+            (response.status().as_u16(), &response.headers()[headers::REASON]),
+            (503, &"deadline".parse().unwrap())
+        );
+        let counts = layers.each_ref().map(|layer| layer.gate().counts());
+        let ends = counts.each_ref().map(|of| (of.rejections(), of.rejected_inside, of.failed, of.in_flight()));
+        assert_eq!(ends, [(0, 1, 0, 0), (0, 1, 0, 0), (1, 0, 0, 0)]);
+
+        let layer = slo(ms(20));
+        let mut body = layer.layer(BackendService).call(Request::new(Empty)).await.unwrap().into_body();
+        assert!(std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.is_none());
+        let counts = layer.gate().counts();
+        assert_eq!((counts.rejected_inside, counts.failed), (0, 1), "a backend's rejection is its failure here");
+    }
+
     #[tokio::test]
     async fn a_handler_that_panics_is_a_failure() {
         let layer = slo(ms(20));

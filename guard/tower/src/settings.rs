@@ -26,6 +26,8 @@ type Exempt = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 
 /// A layer that keeps a service within a latency objective. Services that it makes, and its clones,
 /// share one gate.
+///
+/// A request should pass one of them: the gate counts each passage as a request.
 #[derive(Clone)]
 pub struct Slo {
     builder: Builder,
