@@ -163,6 +163,7 @@ fn server(
         requests: VecDeque::new(),
         ready: VecDeque::new(),
         waiting: VecDeque::new(),
+        reported_waiting: 0,
         halves: algorithm.server(params, environment)?,
         sessions: Vec::new(),
         links: Vec::new(),

@@ -2,7 +2,7 @@
 //! retries.
 
 use super::jobs::JobId;
-use super::model::{ServiceModel, StartCondition};
+use super::model::ServiceModel;
 use super::run::Run;
 use super::server::CalleeGroup;
 use leeward_core::client::LocalReason;
@@ -44,15 +44,19 @@ impl Run<'_> {
 
     /// Reserves a credit for every call of a request. Returns `false`, without any reservation, if
     /// one is missing.
+    ///
+    /// A request with more calls than all credits of a group would wait for ever. It begins with
+    /// all of them; replies bring those for the rest.
     pub(super) fn reserve(&mut self, server: usize, id: JobId) -> bool {
         let mask = self.jobs[id].call_mask;
         for index in 0..self.servers[server].groups.len() {
             if mask >> index & 1 == 0 {
                 continue;
             }
-            for _ in 0..self.graph.calls[self.servers[server].groups[index].call].times {
+            for held in 0..self.graph.calls[self.servers[server].groups[index].call].times {
                 match self.reserve_one(server, index) {
                     Some(link) => self.jobs.reserved(id).push(link),
+                    None if held > 0 && i64::from(held) >= self.servers[server].groups[index].credits => break,
                     None => {
                         self.release_all(id);
                         return false;
@@ -100,42 +104,31 @@ impl Run<'_> {
         let job = self.jobs[id];
         self.jobs[id].stage = stage;
         self.jobs[id].open = self.calls_of_stage(server, id, stage) as u16;
-        let reserves = self.graph.policy.start == StartCondition::Reserved;
         for index in 0..self.servers[server].groups.len() {
             let group = &self.servers[server].groups[index];
             if job.call_mask >> index & 1 == 0 || group.stage != stage {
                 continue;
             }
-            let call = &self.graph.calls[group.call];
-            for _ in 0..call.times {
+            let (call, links) = (&self.graph.calls[group.call], group.links.clone());
+            let held = self.jobs.reserved(id).iter().take_while(|link| links.contains(link)).count();
+            let without_credit = usize::from(call.times) - held;
+            for number in 0..usize::from(call.times) {
                 let service = self.graph.services[call.to].service.draw(&mut self.service_rng);
-                let link = match self.reserved_link(id, reserves) {
-                    Some(link) => link,
-                    None => self.choose(server, index),
+                // Calls without a credit are queued first: those with one report them as demand.
+                let link = match held {
+                    0 => self.choose(server, index),
+                    _ if number >= without_credit => self.jobs.reserved(id).remove(0),
+                    _ => self.jobs.reserved(id)[number % held],
                 };
                 let child = self.new_job(id, link, service, job.priority, (job.issued, job.deadline));
-                if reserves {
-                    self.submit_reserved(server, index, link, child);
+                if number >= without_credit {
+                    let priority = job.priority;
+                    self.with_client(link, |client, now, out| client.submit_reserved(now, child, priority, out));
                 } else {
                     self.submit(link, child);
                 }
             }
         }
-    }
-
-    fn reserved_link(&mut self, id: JobId, reserves: bool) -> Option<u32> {
-        let reserved = self.jobs.reserved(id);
-        (reserves && !reserved.is_empty()).then(|| reserved.remove(0))
-    }
-
-    fn submit_reserved(&mut self, server: usize, index: usize, link: u32, child: JobId) {
-        let links = &self.servers[server].groups[index].links;
-        let share = self.servers[server].waiting.len().div_ceil((links.end - links.start) as usize) as u32;
-        let priority = self.jobs[child].priority;
-        self.with_client(link, |client, now, out| {
-            client.set_waiting_elsewhere(share, out);
-            client.submit_reserved(now, child, priority, out);
-        });
     }
 
     /// Queues a request until it has its credits, or rejects it if the queue is full.
@@ -172,7 +165,24 @@ impl Run<'_> {
                 index += 1;
             }
         }
+        self.report_waiting(server);
         self.assign_cores(server);
+    }
+
+    /// Reports to a server's callees how many calls wait for their credits.
+    fn report_waiting(&mut self, server: usize) {
+        let waiting = self.servers[server].waiting.len();
+        if std::mem::replace(&mut self.servers[server].reported_waiting, waiting) == waiting {
+            return;
+        }
+        for index in 0..self.servers[server].groups.len() {
+            let group = &self.servers[server].groups[index];
+            let calls = waiting * usize::from(self.graph.calls[group.call].times);
+            let share = calls.div_ceil(group.links.len()) as u32;
+            for link in group.links.clone() {
+                self.with_client(link, |client, _, out| client.set_waiting_elsewhere(share, out));
+            }
+        }
     }
 
     /// Handles the end of a call, at a server or (`local`) before it left.

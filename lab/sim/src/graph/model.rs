@@ -94,8 +94,8 @@ pub enum StartCondition {
     /// request.
     #[default]
     Admitted,
-    /// A reserved credit at every server that the request will call. Until then it waits, as long
-    /// as its budget lasts.
+    /// A reserved credit for every call that the request will make, or all that a service grants
+    /// its server if those are fewer. Until then it waits, as long as its budget lasts.
     Reserved,
 }
 

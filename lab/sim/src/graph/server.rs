@@ -23,6 +23,8 @@ pub(super) struct Server {
     pub(super) ready: VecDeque<(Time, JobId)>,
     /// Requests that wait for credits.
     pub(super) waiting: VecDeque<JobId>,
+    /// Number of these that its callees know.
+    pub(super) reported_waiting: usize,
     pub(super) halves: ServerHalves,
     pub(super) sessions: Vec<Session>,
     /// Link of each session.

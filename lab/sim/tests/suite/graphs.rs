@@ -3,7 +3,8 @@
 
 use crate::common::graphs::{call, config, draw, free, run};
 use leeward_core::params::RawParam;
-use leeward_core::units::Nanos;
+use leeward_core::units::{Nanos, Rate};
+use leeward_sim::config::Segment;
 use leeward_sim::graph::model::{
     CallModel, CallPolicy, DeadlinePolicy, DownstreamReports, Graph, ServiceModel, StartCondition,
 };
@@ -99,6 +100,47 @@ fn reservations_reduce_wasted_upstream_work() {
     assert!(wasted(&reserved) < 0.1, "{}", wasted(&reserved));
     assert!(wasted(&reserved) < 0.5 * wasted(&admitted), "{} and {}", wasted(&reserved), wasted(&admitted));
     assert!(reserved.counts.good as f64 >= 0.95 * admitted.counts.good as f64);
+}
+
+/// Goodput over the demand of 0.3 times the capacity, long after the start and after an overload.
+fn served_by_reservation(model: CallModel, servers: u32, controller: &str, params: &[(&str, RawParam)]) -> f64 {
+    let cost = |service| ServiceModel { receive: Nanos(750), send: Nanos(765), rtt: Nanos::from_micros(10), ..service };
+    let leaf = ServiceModel { servers, ..cost(free("leaf", 1, exponential(100))) };
+    let policy = CallPolicy {
+        start: StartCondition::Reserved,
+        downstream: DownstreamReports::On,
+        deadlines: DeadlinePolicy::Enforced,
+        ..CallPolicy::default()
+    };
+    let graph = Graph { policy, ..graph(vec![cost(free("front", 4, exponential(50))), leaf], vec![model]) };
+    let capacity = graph.capacity().0;
+    let mut config = config(graph, 100, 0.3 * capacity, Nanos::from_millis(5), 3_000, 1);
+    let shift = |at: u64, factor: f64| Segment { from: Nanos::from_millis(at), rate: Rate(factor * capacity) };
+    config.workload.demand.extend([shift(1_000, 3.0), shift(1_500, 0.3)]);
+    config.warmup = Nanos::from_secs(2);
+    let report = run(&config, controller, params);
+    report.counts.good as f64 / report.counts.offered as f64
+}
+
+#[test]
+fn a_request_with_more_calls_than_credits_is_served() {
+    for (times, servers) in [(2, 1), (3, 2), (8, 1)] {
+        for controller in ["breakwater", "auto"] {
+            let model = CallModel { times, ..call(0, 1) };
+            let served = served_by_reservation(model, servers, controller, &[]);
+            assert!(served > 0.9, "{controller}: {served} of {times} calls to {servers} servers");
+        }
+    }
+}
+
+/// A server that waits for reports of demand grants nothing before the first one.
+#[test]
+fn waiting_requests_report_their_demand() {
+    let params = [("demand", RawParam::Text("synchronization".into()))];
+    for times in [1, 2] {
+        let served = served_by_reservation(CallModel { times, ..call(0, 1) }, 1, "breakwater", &params);
+        assert!(served > 0.9, "{served} of {times} calls");
+    }
 }
 
 /// Retries stay within their budget under overload.
