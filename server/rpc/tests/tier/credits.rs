@@ -6,7 +6,9 @@ use crate::fixed_window_leaf::FixedWindowLeaf;
 use crate::pipelined_client::{CallResult, PipelinedClient};
 use leeward_core::units::Nanos;
 use leeward_rpc::server::{HandlerError, Request};
-use leeward_rpc::tier::{Calls, GatherCondition, LeafError, Leaves, MidTier, Options, Replies, Reply, Step, Tier};
+use leeward_rpc::tier::{
+    Calls, GatherCondition, LeafError, Leaves, MidTier, Options, Replies, Reply, RequiredLeaves, Step, Tier,
+};
 use leeward_rpc::wire::Method;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +17,19 @@ use std::time::Duration;
 
 pub(crate) const MODELS: [&str; 4] = ["SIB1", "SDB1-3", "AIB1-0-1", "ADB1-2-2"];
 
-/// Calls every leaf, and counts the requests that have begun.
+/// Calls every leaf so many times, and counts the requests that have begun.
 struct Counting {
+    times: usize,
     begun: Arc<AtomicU64>,
     held: Arc<AtomicU64>,
 }
 
 impl MidTier for Counting {
     type State = ();
+
+    fn required_leaves(&self, _: &Request<'_>, required: &mut RequiredLeaves<'_>) {
+        (0..self.times).for_each(|_| required.all());
+    }
 
     fn begin(
         &self,
@@ -32,8 +39,10 @@ impl MidTier for Counting {
         _: &mut Vec<u8>,
     ) -> Result<Step, HandlerError> {
         self.begun.fetch_add(1, Ordering::SeqCst);
-        for leaf in calls.leaves() {
-            calls.call(leaf, Method(1), |bytes| bytes.extend_from_slice(request.payload));
+        for _ in 0..self.times {
+            for leaf in calls.leaves() {
+                calls.call(leaf, Method(1), |bytes| bytes.extend_from_slice(request.payload));
+            }
         }
         Ok(Step::Gather(GatherCondition::All))
     }
@@ -62,13 +71,14 @@ fn tier(
     setup: &str,
     slo: Nanos,
     reserves: bool,
+    times: usize,
 ) -> (Tier, Arc<AtomicU64>, Arc<AtomicU64>) {
     let (begun, held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let breakwater = leeward_controllers::builtin().find("breakwater").unwrap().clone();
     let leaves = Leaves::resolve(fixed_leaves.iter().map(|leaf| leaf.address.to_string())).unwrap();
     let params = breakwater.params(&[]).unwrap();
     let leaves = leaves.timeout(Nanos::from_millis(200)).admission(&breakwater, params, Nanos::from_micros(50), slo);
-    let service = Counting { begun: Arc::clone(&begun), held: Arc::clone(&held) };
+    let service = Counting { times, begun: Arc::clone(&begun), held: Arc::clone(&held) };
     let builder = server().objective(Nanos::from_micros(50), slo);
     let options = Options::new(leaves.reserve_credits(reserves), threading(setup));
     let tier = builder.start_tier("127.0.0.1:0", options, service).unwrap();
@@ -92,7 +102,7 @@ fn drops(client: &mut PipelinedClient, requests: u64) -> u64 {
 fn no_request_starts_without_leaf_credits() {
     for setup in MODELS {
         let (generous, limited) = (FixedWindowLeaf::start(100), FixedWindowLeaf::start(100));
-        let (tier, begun, held) = tier(&[&generous, &limited], setup, Nanos::from_millis(20), true);
+        let (tier, begun, held) = tier(&[&generous, &limited], setup, Nanos::from_millis(20), true, 1);
         let mut client = PipelinedClient::new(&tier);
         until_up(&mut client, 2);
         limited.window.store(0, Ordering::SeqCst);
@@ -122,7 +132,7 @@ fn no_request_starts_without_leaf_credits() {
 fn a_waiting_request_starts_when_credits_arrive() {
     for setup in MODELS {
         let limited = FixedWindowLeaf::start(100);
-        let (tier, _, held) = tier(&[&limited], setup, Nanos::from_secs(60), true);
+        let (tier, _, held) = tier(&[&limited], setup, Nanos::from_secs(60), true, 1);
         let mut client = PipelinedClient::new(&tier);
         until_up(&mut client, 1);
         let none_held = held.load(Ordering::SeqCst);
@@ -137,10 +147,28 @@ fn a_waiting_request_starts_when_credits_arrive() {
     }
 }
 
+/// Two calls of a leaf that grants one: the reply to the first brings the credit for the second.
+#[test]
+fn a_request_with_more_calls_than_credits_starts() {
+    for setup in MODELS {
+        let limited = FixedWindowLeaf::start(100);
+        let (tier, ..) = tier(&[&limited], setup, Nanos::from_secs(60), true, 2);
+        let mut client = PipelinedClient::new(&tier);
+        until_up(&mut client, 2);
+        limited.window.store(1, Ordering::SeqCst);
+        // Enough for each of the tier's connections to have the new window.
+        for request in 2..30 {
+            assert_eq!(client.ask(request, 1, b"twice"), CallResult::Result(vec![2]), "{setup}");
+        }
+        tier.stop().unwrap();
+        limited.stop();
+    }
+}
+
 #[test]
 fn a_tier_without_reservation_wastes_work() {
     let limited = FixedWindowLeaf::start(100);
-    let (tier, begun, held) = tier(&[&limited], "SDB1-3", Nanos::from_millis(20), false);
+    let (tier, begun, held) = tier(&[&limited], "SDB1-3", Nanos::from_millis(20), false, 1);
     let mut client = PipelinedClient::new(&tier);
     until_up(&mut client, 1);
     limited.window.store(0, Ordering::SeqCst);
@@ -167,7 +195,7 @@ fn unreachable_leaves_do_not_block_requests() {
         let params = breakwater.params(&[]).unwrap();
         let leaves = away.clone().admission(&breakwater, params, Nanos::from_micros(50), Nanos::from_secs(60));
         let (begun, held) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let service = Counting { begun: Arc::clone(&begun), held };
+        let service = Counting { times: 1, begun: Arc::clone(&begun), held };
         let tier = server().start_tier("127.0.0.1:0", Options::new(leaves, threading(setup)), service).unwrap();
         let mut client = PipelinedClient::new(&tier);
         assert_eq!(client.ask(1, 1, b"a partial answer"), CallResult::Result(vec![0]), "{setup}");

@@ -49,6 +49,7 @@ impl<S> Shard<S> {
             match self.reserve_one(leaf, now) {
                 Ok(made) => gather.reserved.extend(made),
                 Err(()) if spare > 0 && self.is_slow(leaf) => spare -= 1,
+                Err(()) if self.holds_all(gather, leaf) => {}
                 Err(()) => {
                     self.release(gather);
                     return false;
@@ -56,6 +57,16 @@ impl<S> Shard<S> {
             }
         }
         true
+    }
+
+    /// Whether a request holds every credit of the leaves with this part of the data. With more
+    /// calls than that it would wait for ever: replies bring the credits for the rest.
+    fn holds_all(&mut self, gather: &Gather<S>, part: LeafId) -> bool {
+        let parts = self.settings.parts_of_data();
+        let is_of_part = |reserved: &&CreditReservation| usize::from(reserved.leaf.0) % parts == usize::from(part.0);
+        let held = gather.reserved.iter().filter(is_of_part).count() as u64;
+        let copies = self.links.iter_mut().skip(usize::from(part.0)).step_by(parts);
+        held > 0 && held >= copies.map(|link| u64::from(link.allowed())).sum()
     }
 
     /// Reserves a credit at a leaf with this part of the data; `None` if no copy is reachable.
