@@ -176,7 +176,7 @@ const LEAST_REQUESTS_PER_CLIENT: f64 = 200.0;
 const ANSWERED: f64 = 0.5;
 /// Objectives before the first decision: control loops act on delays of about an objective.
 const OBJECTIVES: u64 = 500;
-/// Periods of pauses and quotas in a measurement.
+/// Periods of pauses and quotas in a measurement, and spans of bursts before the first decision.
 const PERIODS: u64 = 5;
 /// Most windows of a run: each is kept.
 const MAX_WINDOWS: u64 = 100_000;
@@ -184,7 +184,12 @@ const MAX_WINDOWS: u64 = 100_000;
 const FIXED_WINDOWS: u64 = 200;
 
 /// The rule by which a run settles and ends.
-fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[Segment]) -> StoppingRule {
+fn stopping(
+    scenario: &Scenario,
+    service: &ServiceSpec,
+    clients: u32,
+    (demand, arrivals): (&[Segment], Arrivals),
+) -> StoppingRule {
     let run = &scenario.run;
     // The start and the end of a slow period are shifts, as those of the demand are.
     let ends = scenario.server.slow.map(|slow| [slow.start, slow.end]);
@@ -192,6 +197,10 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
     let pauses = scenario.server.pauses.map_or(Nanos::ZERO, |pauses| pauses.interval);
     let quota = scenario.server.quota.map_or(Nanos::ZERO, |quota| quota.period);
     let least_measured = pauses.max(quota) * PERIODS;
+    let burst_span = match arrivals {
+        Arrivals::Bursts { peak_permille: 1_001.., mean_length } => mean_length,
+        _ => Nanos::ZERO,
+    };
     let fixed = |end: Nanos| {
         let until = slow.map_or(end, |shift| shift.min(end));
         StoppingRule {
@@ -204,6 +213,7 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
             precision: run.precision,
             min_responses: run.min_requests,
             least_measured,
+            burst_span,
         }
     };
     match (demand, run.settle) {
@@ -211,12 +221,14 @@ fn stopping(scenario: &Scenario, service: &ServiceSpec, clients: u32, demand: &[
             let clients = f64::from(clients);
             let requests = (REQUESTS_PER_CLIENT * clients).min(REQUESTS.max(LEAST_REQUESTS_PER_CLIENT * clients));
             let objectives = scenario.slo(&service.service) * OBJECTIVES;
-            let least = Nanos::from_secs_f64(requests / only.rate.0.max(1e-9)).max(objectives).min(settle / 2);
+            let least = Nanos::from_secs_f64(requests / only.rate.0.max(1e-9)).max(objectives);
+            let least = least.max(burst_span * PERIODS).min(settle / 2);
             let window = (least / u64::from(MIN_WINDOWS)).max(run.longest_at(only.rate) / MAX_WINDOWS);
             StoppingRule {
                 observation: Observation::Adaptive,
                 window: window.max(Nanos(1_000)),
-                min_answers: (only.rate.events_in(least) * ANSWERED) as u32,
+                // At least one, however seldom requests come.
+                min_answers: (only.rate.events_in(least) * ANSWERED).max(1.0) as u32,
                 measure_within: settle.max(run.min_span(only.rate)),
                 least_measured: least_measured.min(settle),
                 settle_within: settle,
@@ -268,7 +280,7 @@ fn config(
         graph: None,
         enforced: 100,
         slo: scenario.slo(&service.service),
-        stopping: Some(stopping(scenario, service, clients, demand)),
+        stopping: Some(stopping(scenario, service, clients, (demand, arrivals))),
         warmup: scenario.run.warmup,
         duration: match demand {
             [only] => scenario.run.duration_at(only.rate),

@@ -152,6 +152,9 @@ pub struct StoppingRule {
     pub min_responses: u32,
     /// Least length of a measurement: several periods of what comes again and again.
     pub least_measured: Nanos,
+    /// Mean span of peaks and valleys of the arrivals; zero without bursts. A measurement of too
+    /// few, or less precise than asked for, has not settled.
+    pub burst_span: Nanos,
 }
 
 /// What the observation of a run decides.

@@ -151,3 +151,67 @@ max = 0.5
     assert_eq!((results.points[0].p99_us, results.points[0].settled), (0.0, Some(false)));
     assert_eq!(results.claims[0].verdict, Verdict::NotApplicable);
 }
+
+fn run_bursts(arrivals: &str, settle: &str, seeds: u32) -> Results {
+    run_text(&format!(
+        r#"
+id = "bursts"
+title = "Bursts"
+[server]
+cores = 1
+[workload]
+service = "const:100us"
+clients = 10
+demand = ["0.4x"]
+arrivals = "{arrivals}"
+[run]
+settle = "{settle}"
+precision = 0.1
+seeds = {seeds}
+[[controller]]
+name = "none"
+"#
+    ))
+}
+
+/// A span is most of such a run, and looks steady.
+#[test]
+fn a_run_of_few_bursts_has_not_settled() {
+    for seed in run_bursts("bursts:2:1s", "2s", 3).points {
+        assert_eq!(seed.settled, Some(false), "{seed:?}");
+    }
+}
+
+#[test]
+fn the_mean_over_bursts_is_as_precise_as_asked_for() {
+    for seed in run_bursts("bursts:2:5ms", "20s", 5).points {
+        assert_eq!(seed.settled, Some(true), "{seed:?}");
+        let ratio = seed.goodput_rps / seed.workload.demand_rps;
+        assert!((ratio - 1.0).abs() < 0.15, "{ratio} of the demand: {seed:?}");
+    }
+}
+
+/// Half of the capacity, but less than one answer in the time before the first decision.
+#[test]
+fn a_run_without_an_answer_has_not_settled() {
+    let results = run_text(
+        r#"
+id = "seldom"
+title = "Seldom"
+[workload]
+service = "exp:60s"
+clients = 2
+demand = ["0.5x"]
+[run]
+settle = "20s"
+seeds = 1
+[[controller]]
+name = "breakwater"
+[[controller]]
+name = "dagor"
+"#,
+    );
+    for point in &results.points {
+        assert_eq!((point.throughput_rps, point.settled), (0.0, Some(false)), "{point:?}");
+    }
+}

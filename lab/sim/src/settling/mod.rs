@@ -74,6 +74,9 @@ const STATE_TOLERANCE: f64 = 0.2;
 /// its capacity.
 const FOLLOWS: f64 = 0.9;
 
+/// Spans of bursts in a measurement: several for each of the batches that tell its precision.
+const BURSTS: u64 = 40;
+
 /// A value of a window.
 type Field = fn(&WindowSample) -> f64;
 
@@ -260,7 +263,7 @@ impl Settling {
                     return Decision::Continue;
                 }
                 let is_settled: fn(&Series) -> bool = if is_late { Series::may_wander } else { Series::is_settled };
-                self.outcome.settled = self.has_answers()
+                self.outcome.settled = self.has_enough_answers()
                     && series(&self.samples).iter().all(is_settled)
                     && !self.may_change(now, &self.samples[count / 2..]);
                 if !self.outcome.settled && !is_late {
@@ -278,14 +281,8 @@ impl Settling {
         }
     }
 
-    /// Whether clients get answers at all.
-    fn is_answered(&self) -> bool {
-        self.samples.iter().any(|sample| sample.completed + sample.rejected > 0.0)
-            || self.samples.iter().all(|sample| sample.offered == 0.0)
-    }
-
     /// Whether client halves have had enough answers to adapt to.
-    fn has_answers(&self) -> bool {
+    fn has_enough_answers(&self) -> bool {
         let answers: f64 = self.samples.iter().map(|sample| sample.completed + sample.rejected).sum();
         answers >= f64::from(self.rule.min_answers)
     }
@@ -308,16 +305,20 @@ impl Settling {
         }
         let half_width = relative_half_width(measured);
         let responses: f64 = measured.iter().map(|sample| sample.completed).sum();
-        let mut widths = [half_width, without_noise_of_arrivals(measured)].into_iter().flatten();
+        let has_bursts = self.rule.burst_span > Nanos::ZERO;
+        let without_arrivals = if has_bursts { None } else { without_noise_of_arrivals(measured) };
+        let mut widths = [half_width, without_arrivals].into_iter().flatten();
         let is_precise = widths.any(|width| width <= self.rule.precision);
-        let is_long = self.rule.window * measured.len() as u64 >= self.rule.least_measured;
+        let least_measured = self.rule.least_measured.max(self.rule.burst_span * BURSTS);
+        let is_long = self.rule.window * measured.len() as u64 >= least_measured;
         let is_enough =
             is_long && responses >= f64::from(self.rule.min_responses) && (is_precise || !self.outcome.settled);
         if !(is_enough || is_last || drifts) {
             self.next_check = measured.len() + growth(measured.len());
             return Decision::Continue;
         }
-        self.outcome.settled &= !drifts;
+        let is_known = !has_bursts || is_long && is_precise;
+        self.outcome.settled &= !drifts && is_known && has_answers(measured);
         self.outcome.throughput_settled = throughput_is_steady(measured);
         self.outcome.half_width = half_width;
         self.phase = Phase::Ended;
@@ -329,10 +330,11 @@ impl Settling {
         let Observation::FixedTimes { measured_from, until } = self.rule.observation else { return self.outcome };
         let first = (measured_from.0.div_ceil(self.rule.window.0.max(1)) as usize).min(self.samples.len());
         let second_half = &self.samples[self.samples.len() / 2..];
+        let has_demand = self.samples.iter().any(|sample| sample.offered > 0.0);
         SettlingOutcome {
             // There is no more time to wait for, as at the bound of a warm-up. But the user chose
             // these times, and can choose longer ones.
-            settled: self.is_answered()
+            settled: (has_answers(&self.samples) || !has_demand)
                 && !drifts(second_half, batches::halves_differ_beyond_wander)
                 && !swings(second_half)
                 && !drains(second_half),
@@ -350,6 +352,12 @@ impl Settling {
 
 fn growth(count: usize) -> usize {
     ((count as f64 * CHECK_GROWTH) as usize).max(mser::BATCH)
+}
+
+/// Whether clients get answers at all. A rejection is one: a controller that rejects everything has
+/// settled.
+fn has_answers(samples: &[WindowSample]) -> bool {
+    samples.iter().any(|sample| sample.completed + sample.rejected > 0.0)
 }
 
 /// True if the mean of a series differs between the halves of `samples`.
@@ -389,7 +397,8 @@ fn relative_half_width(samples: &[WindowSample]) -> Option<f64> {
 /// The same of goodput, less what the noise of the arrivals explains.
 ///
 /// Below capacity goodput follows the arrivals. Their noise is the same for all controllers,
-/// because all meet the same arrivals. So it does not prolong a run.
+/// because all meet the same arrivals. So it does not prolong a run. Bursts do: a run that ends
+/// sooner than another meets others of them.
 fn without_noise_of_arrivals(samples: &[WindowSample]) -> Option<f64> {
     let offered = mean(samples, |sample| sample.offered);
     let share = if offered > 0.0 { mean(samples, |sample| sample.good) / offered } else { 0.0 };
@@ -415,6 +424,7 @@ mod tests {
             precision: 0.01,
             min_responses: 1_000,
             least_measured: Nanos::ZERO,
+            burst_span: Nanos::ZERO,
         }
     }
 
@@ -507,10 +517,49 @@ mod tests {
         assert!(drifts(0.93), "more arrivals, and fewer of them in time");
     }
 
+    /// A controller that rejects everything has settled. A server that says nothing has not.
     #[test]
-    fn no_goodput_is_settled() {
-        let (outcome, _) = play(StoppingRule { min_responses: 0, ..rule() }, |_| 0.0);
-        assert!(outcome.settled && outcome.half_width == Some(0.0), "{outcome:?}");
+    fn no_goodput_is_settled_with_answers_only() {
+        for (rejected, settles) in [(2_000.0, true), (0.0, false)] {
+            let mut settling = Settling::new(StoppingRule { min_responses: 0, ..rule() });
+            let sample = WindowSample { offered: 2_000.0, rejected, ..WindowSample::default() };
+            let ends =
+                |index: &u64| matches!(settling.observe(Time::ZERO + WINDOW * *index, sample), Decision::EndAt(_));
+            assert!((1..=4_000).find(ends).is_some());
+            let outcome = settling.outcome();
+            assert_eq!((outcome.settled, outcome.half_width), (settles, Some(0.0)), "{outcome:?}");
+        }
+    }
+
+    /// Peaks of 1.8 times the mean and valleys of a fifth of it, below capacity, for spans of 500
+    /// ms on average.
+    fn play_bursts(measure_within: Nanos, burst_span: Nanos) -> (SettlingOutcome, Nanos, f64) {
+        let mut settling = Settling::new(StoppingRule { measure_within, burst_span, precision: 0.1, ..rule() });
+        let mut rng = Rng::new(1, Purpose::Arrivals);
+        let (mut good, mut change, mut sum) = (1_800.0, 0.0, 0.0);
+        for index in 1u64.. {
+            let now = Time::ZERO + WINDOW * index;
+            while now.0 as f64 / 1e9 > change {
+                (good, change) = (2_000.0 - good, change + 0.5 * rng.exponential());
+            }
+            let sample = WindowSample { offered: good, good, completed: good, ..WindowSample::default() };
+            sum += good;
+            if let Decision::EndAt(end) = settling.observe(now, sample) {
+                let outcome = settling.outcome();
+                return (outcome, end.since(Time::ZERO + outcome.from), sum / index as f64);
+            }
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn bursts_are_measured_until_their_mean_is_known() {
+        let span = Nanos::from_millis(500);
+        let (outcome, measured, mean) = play_bursts(Nanos::from_secs(3_000), span);
+        assert!(outcome.settled && outcome.half_width.is_some_and(|width| width <= 0.1), "{outcome:?}");
+        assert!(measured >= span * BURSTS && (mean / 1_000.0 - 1.0).abs() < 0.15, "{measured} {mean}");
+        let (outcome, measured, _) = play_bursts(Nanos::from_secs(3), span);
+        assert!(!outcome.settled && measured <= Nanos::from_secs(4), "{measured} {outcome:?}");
     }
 
     /// A controller that acts once a second: nothing is in time until it has acted three times.

@@ -19,6 +19,7 @@ fn rule() -> StoppingRule {
         precision: 0.05,
         min_responses: 100,
         least_measured: Nanos::ZERO,
+        burst_span: Nanos::ZERO,
     }
 }
 
