@@ -2,11 +2,12 @@
 
 use super::document::{Origin, Source, Table, parse};
 use super::overrides::{QUICK, apply, apply_quick};
-use super::reader::{Item, Reader};
+use super::reader::{Item, MAX_ENTRIES, Reader};
 use super::{
     PathSpec, Scenario, ScenarioError, StepSpec, Variant, controllers, graph, kinds, output, replicas, scheduling,
     threading, tier, workload,
 };
+use crate::numbers::rate;
 use leeward_core::params::RawParam;
 use leeward_core::registry::{Environment, Registry};
 use leeward_core::units::{Nanos, Rate};
@@ -137,6 +138,7 @@ fn check(root: &Table, source: &Source<'_>, folder: &Path, registry: &Registry) 
     threading::check(&scenario, &controllers)?;
     graph::check(&scenario, &controllers)?;
     kinds::check(&scenario, root.find("kind"))?;
+    check_demands(&scenario, workload_item.open_table()?.find("demand"))?;
     check_size(&scenario, &run_item, &workload_item)?;
     check_params(&scenario, &controllers, registry)?;
     Ok(scenario)
@@ -225,6 +227,23 @@ fn check_shadow_modes(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) 
         "`{}` has `enforce`: shadow mode needs one server of cores, without replicas, an allocator, a tier, a graph or locks",
         variant.label
     )))
+}
+
+/// Rejects demands that are one rate of a service, written as a multiple and as a number: their
+/// rows would be one.
+fn check_demands(scenario: &Scenario, list: Option<Item<'_>>) -> Result<(), ScenarioError> {
+    let Some(items) = list.map(|item| item.list(MAX_ENTRIES)).transpose()? else { return Ok(()) };
+    for service in &scenario.workload.services {
+        let mut rates = Vec::new();
+        for (item, demand) in items.iter().zip(scenario.workload.demand.levels()) {
+            let rate = rate(demand.rate(scenario.capacity_of(service)).0);
+            if rates.contains(&rate) {
+                return Err(item.repeated());
+            }
+            rates.push(rate);
+        }
+    }
+    Ok(())
 }
 
 fn check_size(scenario: &Scenario, run: &Item<'_>, workload: &Item<'_>) -> Result<(), ScenarioError> {

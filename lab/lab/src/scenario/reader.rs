@@ -103,6 +103,11 @@ impl<'a> Item<'a> {
         self.source.error(self.node.origin, &self.path, problem)
     }
 
+    /// An error about an entry that equals an earlier one of its list.
+    pub(super) fn repeated(&self) -> ScenarioError {
+        self.error(format!("{} is in the list twice; accepted: once", self.node.value.describe()))
+    }
+
     /// The error that the value is not `expected`.
     pub(super) fn unexpected(&self, expected: impl Display) -> ScenarioError {
         self.error(format!("{} is not {expected}", self.node.value.describe()))
@@ -239,7 +244,7 @@ pub(super) fn distinct<T: PartialEq>(
     for item in list.list(MAX_ENTRIES)? {
         let value = read(&item)?;
         if values.contains(&value) {
-            return Err(item.error(format!("{} is in the list twice; accepted: once", item.node.value.describe())));
+            return Err(item.repeated());
         }
         values.push(value);
     }
