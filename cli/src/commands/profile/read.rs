@@ -162,11 +162,15 @@ impl OpenTrace {
                 Err(Failure::Input(anyhow!("no call of `{name}` was recorded; {}", no_calls_reason(&self.trace))))
             }
             Some(name) => self.select_calls(name, what),
+            // The recording has noted that it could not time requests.
+            None if self.trace.counts().requests == 0 && self.is_sampled() && lacks_requests(&self.trace) => {
+                Err(Failure::Input(anyhow!("no request was timed; `stats` shows where the time goes")))
+            }
             None if self.trace.counts().requests == 0 && self.is_sampled() => {
                 self.suggest()?;
                 Err(Failure::Input(anyhow!(
-                    "no request was seen: the process answered none over a connection; `record --pid` takes --request-fn for other \
-                     kinds of requests, and `stats` shows where the time goes"
+                    "no request was seen: no answer over a connection or, if it was recorded with --request-fn, no call of that \
+                     function; `stats` shows where the time goes"
                 )))
             }
             None if self.trace.counts().requests == 0 => {
@@ -251,6 +255,11 @@ pub(super) fn suggest(trace: &Trace, symbols: &mut Symbols, watch: &mut Progress
         ));
     }
     Ok(())
+}
+
+/// Returns whether a note of the recording warns of requests (topic 5).
+fn lacks_requests(trace: &Trace) -> bool {
+    trace.notes().iter().any(|note| note.level > 0 && note.topic == 5)
 }
 
 /// Explains why a trace has no calls of functions, and how to fix it.

@@ -28,6 +28,8 @@ const WAITS: usize = 1 << 10;
 const THREADS: usize = 1 << 12;
 /// Least number of calls that show a tail.
 const FEWEST: u64 = 20;
+/// Begin of the names of functions in Go's runtime. The outermost, `runtime.goexit`, never returns.
+const GO_RUNTIME: &str = "runtime.";
 
 /// A function whose calls may be requests. Spans in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -140,7 +142,7 @@ struct NamedFunction {
     /// The most frequent caller, with the number of calls.
     caller: Option<(String, u64)>,
     is_own: bool,
-    /// It is the C library's, or another one's that knows no requests.
+    /// It is the C library's, Go's runtime's, or another one's that knows no requests.
     is_system: bool,
 }
 
@@ -196,8 +198,8 @@ fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<Strin
     for (function, calls) in functions {
         let location = symbols.location(function, calls.time);
         let is_own = location.source().and_then(|frame| frame.file.as_deref()).is_none_or(is_own);
-        let is_system = location.module.as_deref().is_some_and(is_system);
         let name = location.function();
+        let is_system = location.module.as_deref().is_some_and(is_system) || name.starts_with(GO_RUNTIME);
         let most = calls.callers.iter().max_by_key(|(caller, times)| (**times, **caller));
         let caller = most.filter(|(caller, _)| **caller != 0);
         let caller = caller.map(|(caller, times)| (symbols.caller(*caller, calls.time).function(), *times));

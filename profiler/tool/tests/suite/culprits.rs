@@ -1,8 +1,9 @@
-//! Causes of slow requests: the function that only slow requests call, labels, and totals that
-//! count each moment once.
+//! Causes of slow requests: the function that only slow requests call, labels, functions whose
+//! calls may be requests, and totals that count each moment once.
 
 use crate::support::*;
 use leeward_profile::analysis::Selection;
+use leeward_profile::analysis::suggest::candidates;
 use leeward_profile::analysis::tail::{Tail, by_label, tail};
 use leeward_profile::format::EventKind;
 use leeward_profile::format::event::{Extent, OffCpu};
@@ -331,3 +332,22 @@ fn recursion_counts_each_instant_once() {
         assert!(rows.iter().all(|row| row.total < 300_000_000));
     }
 }
+#[test]
+fn a_function_of_gos_runtime_is_no_candidate() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = setup();
+    config.header.engine = Engine::Samples;
+    let names = format!("{HANDLE:x} 10 runtime.goexit\n{PARSE:x} 10 main.handle\n");
+    std::fs::write(folder.path().join(format!("perf-{}.map", config.header.pid)), names).unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
+    for turn in 1..=100_u64 {
+        let end = turn * 1_000_000;
+        writer.event(WORKER, end, call(PARSE, 500_000)).unwrap();
+        writer.event(WORKER, end + 1_000, call(HANDLE, 510_000)).unwrap();
+    }
+    writer.finish(1_000_000_000).unwrap();
+    let (trace, mut symbols) = open(folder.path());
+    let found = candidates(&trace, &mut symbols, &mut ignore_progress).unwrap();
+    assert_eq!(found.iter().map(|one| one.function.as_str()).collect::<Vec<_>>(), ["main.handle"]);
+}
+

@@ -95,6 +95,8 @@ struct Recording {
     pace: (u32, u64),
     /// Sum of the seconds, and of the samples per second, for the mean.
     intervals: (f64, f64),
+    /// The function whose calls are requests.
+    request_fn: Option<String>,
 }
 
 impl Recording {
@@ -109,7 +111,8 @@ impl Recording {
         let children = args.recording.follow == "on";
         let rate = sampling.rate.map_or(SampleRate::Automatic, SampleRate::Hertz);
         let options = PerfOptions { rate, children, ..PerfOptions::default() };
-        // Before the samples: begun after them, the programs that time requests miss many.
+        // Loaded before the samples begin, but switched on after them: of each request that is
+        // seen, all samples and switches are.
         let (mut requests, problem) = requests(args, &pids, children)?;
         let mut perf = Vec::new();
         for pid in &pids {
@@ -140,7 +143,8 @@ impl Recording {
         let windows = Windows::new(limit, now(), spending(&mut recorder), &sources(&mut perf, &mut requests));
         let pace = (rate, 0);
         let (counted, seen, intervals) = (began, 0, (0.0, 0.0));
-        Ok(Recording { recorder, perf, requests, windows, quotas, began, counted, seen, pace, intervals })
+        let request_fn = sampling.request_fn.clone();
+        Ok(Recording { recorder, perf, requests, windows, quotas, began, counted, seen, pace, intervals, request_fn })
     }
 
     /// Records until the user or the processes end it.
@@ -220,12 +224,18 @@ impl Recording {
         }
         self.warn_of_mixed_requests()?;
         self.warn_of_quotas()?;
-        let has_requests = self.requests.is_some();
+        let seen = self.requests.as_ref().map(|source| source.counts().seen);
         drop(self.perf);
         drop(self.requests);
         let recorded = self.recorder.processes().collect();
         let traces = self.recorder.finish().map_err(recorder_failure)?;
-        describe(&traces, &recorded, has_requests)
+        describe(&traces, &recorded, seen)?;
+        match self.request_fn {
+            Some(name) if seen == Some(0) => {
+                Err(Failure::Runtime(anyhow!("no call of `{name}` was recorded: none began and ended meanwhile")))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Warns if many requests seem to share a connection.
@@ -291,8 +301,9 @@ fn requests(
     }
 }
 
-/// Describes traces, and names the next command.
-fn describe(traces: &[RecordedTrace], recorded: &BTreeSet<u32>, has_requests: bool) -> Result<(), Failure> {
+/// Describes traces, and names the next command. `seen` is the number of requests, if the recorder
+/// had the right to time them: without it nobody is told to time others.
+fn describe(traces: &[RecordedTrace], recorded: &BTreeSet<u32>, seen: Option<u64>) -> Result<(), Failure> {
     const DESCRIBED: usize = 5;
     let mut with_stacks: Vec<&RecordedTrace> = traces.iter().filter(|trace| trace.written.stacks > 0).collect();
     with_stacks
@@ -318,8 +329,8 @@ fn describe(traces: &[RecordedTrace], recorded: &BTreeSet<u32>, has_requests: bo
         print_line(&format!("note: no request was seen in the process; {children}"));
     }
     let folder = first.folder.display();
-    let next = if has_requests && first.written.slow > 0 { "tail" } else { "stats" };
-    if first.written.slow + first.written.sampled == 0
+    let next = if seen.is_some() && first.written.slow > 0 { "tail" } else { "stats" };
+    if seen == Some(0)
         && let Ok(trace) = Trace::open(&first.folder, &mut ignore_progress)
     {
         suggest(&trace, &mut Symbols::new(&trace, Options::default()), &mut ignore_progress)?;
