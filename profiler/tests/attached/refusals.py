@@ -2,7 +2,9 @@
 
 Does not examine what a recording that works finds.
 """
+import csv
 import dataclasses
+import io
 import os
 import pathlib
 import re
@@ -15,6 +17,18 @@ from process import end, start, wait_until
 
 NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 SPIN = "import time\nwhile True:\n    sum(range(10000)); time.sleep(0.001)"
+# A server each of whose requests takes 50 ms, and its client.
+SERVE = """
+import socket, threading, time
+listener = socket.create_server(("127.0.0.1", 0))
+client = socket.create_connection(listener.getsockname())
+def ask():
+    while client.send(b"?") and client.recv(1): pass
+threading.Thread(target=ask, daemon=True).start()
+connection = listener.accept()[0]
+while connection.recv(1):
+    time.sleep(0.05); connection.send(b"!")
+"""
 LIMIT_SECONDS = 60
 
 
@@ -92,7 +106,8 @@ def refused(leeward, folder, rows):
 
 def accepted(leeward, folder, rows):
     """Processes that are unusual or change meanwhile: recorded, with a trace that can be read."""
-    def row(title, pid, *more, meanwhile=lambda: None, seconds="2s", pattern="", about="", codes=(0,), prefix=()):
+    def row(title, pid, *more, meanwhile=lambda: None, seconds="2s", pattern="", about="", codes=(0,), prefix=(),
+            check=lambda trace: True):
         out = folder / f"accepted-{len(rows)}"
         running = start([*prefix, leeward, "profile", "record", "--out", str(out), "--duration", seconds, "--pid", str(pid), *more],
                         limit=LIMIT_SECONDS, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -103,7 +118,7 @@ def accepted(leeward, folder, rows):
         end(running)
         info = subprocess.run([leeward, "profile", "info", out / str(pid)], capture_output=True, text=True, check=False)
         right = (running.returncode in codes and (info.returncode == 0 or running.returncode)
-                 and bool(re.search(pattern, said)) and bool(re.search(about, info.stdout)))
+                 and bool(re.search(pattern, said)) and bool(re.search(about, info.stdout)) and check(out / str(pid)))
         rows.append(Row(title, right and "panicked" not in said, running.returncode, said))
 
     process = spinner()
@@ -149,12 +164,27 @@ def accepted(leeward, folder, rows):
     subprocess.run(["cc", "-O1", "-g", "-o", program, source], check=True, timeout=60)
     process = start([program], limit=600)
     row("has no connections", process.pid, seconds="4s", pattern=r"--request-fn 'handle_order'")
+    row("a function that does not return", process.pid, "--request-fn", "main", codes=(1,), pattern="no call of `main`")
+    end(process)
+
+    process = start(["python3", "-c", SERVE], limit=600)
+    row("is in a request when the recording begins", process.pid, check=lambda trace: has_switches(leeward, trace))
     end(process)
 
     process = spinner()
     row("without the right to use BPF", process.pid, prefix=["setpriv", "--bounding-set=-bpf,-sys_admin,-perfmon"],
-        codes=(0, 2), pattern=r"BPF|CAP_|root|perf_event_paranoid")
+        codes=(0, 2), pattern=r"(?s)^(?!.*--request-fn ').*(BPF|CAP_|root|perf_event_paranoid)")
     end(process)
+
+
+def has_switches(leeward, trace):
+    """Whether the trace has requests, and the sleep of each."""
+    done = subprocess.run([leeward, "profile", "export", trace, "--format", "csv", "-o", "-"], capture_output=True,
+                          text=True, timeout=LIMIT_SECONDS, check=False)
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    begins, ends, switches = (sorted(int(row["start_ns"]) for row in rows if row["kind"].startswith(kind))
+                              for kind in ("request start", "request end", "switched out, blocked"))
+    return bool(begins) and all(any(begin <= time <= end for time in switches) for begin, end in zip(begins, ends))
 
 
 def child(pid):

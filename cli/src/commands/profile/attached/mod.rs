@@ -114,10 +114,16 @@ impl Recording {
         // Loaded before the samples begin, but switched on after them: of each request that is
         // seen, all samples and switches are.
         let (mut requests, problem) = requests(args, &pids, children)?;
+        if let Some(source) = &mut requests {
+            source.set_recording(false).map_err(source_failure)?;
+        }
         let mut perf = Vec::new();
         for pid in &pids {
             let process = Process::open(*pid).map_err(source_failure)?;
             perf.push(PerfSource::attach(process, options).map_err(source_failure)?);
+        }
+        if let Some(source) = &mut requests {
+            source.set_recording(true).map_err(source_failure)?;
         }
         let rate = perf.first().map_or(RATE, |source| source.report().rate).max(1);
         let config = RecorderConfig {
