@@ -31,6 +31,9 @@ const WAKER: i16 = 56;
 const PLACES: i16 = 64;
 const STATE_BYTES: u32 = PLACES as u32 + 8 * KNOWN_PLACES as u32;
 
+/// A place is the instruction plus the stack pointer, shifted by so many bits.
+pub(super) const STACK_SHIFT: u32 = 17;
+
 /// Places of a thread whose stacks are known.
 pub(super) const KNOWN_PLACES: usize = 8;
 
@@ -221,7 +224,7 @@ impl Maps {
         a.store(Width::Double, R9, MARKS, R1);
         a.place(called);
         a.load(Width::Double, R8, R0, stack);
-        a.apply(Operation::ShiftLeft, R8, 17);
+        a.apply(Operation::ShiftLeft, R8, STACK_SHIFT as i32);
         a.load(Width::Double, R1, R0, instruction);
         a.store(Width::Double, R9, INSTRUCTION, R1);
         a.apply(Operation::Add, R8, R1);
