@@ -88,8 +88,9 @@ pub(crate) struct Recording {
 /// Record a running process, or run a program and record it
 ///
 /// With --pid nothing is rebuilt, restarted or loaded into the process: the kernel takes samples of
-/// its stacks, and times its requests. It needs root. A program that was built with `leeward cc`
-/// records itself, down to calls of a microsecond.
+/// its stacks, and times its requests. That needs root; other users get samples alone, of their own
+/// processes. A program that was built with `leeward cc` records itself, down to calls of a
+/// microsecond.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RECORD)]
 pub(crate) struct RecordArgs {
