@@ -24,7 +24,7 @@ use crate::format::queue::Queue;
 use crate::format::{Event, EventKind};
 use crate::hash::{Map, Set};
 use crate::symbols::Symbols;
-use crate::trace::Trace;
+use crate::trace::{ProgressCallback, Trace, TraceError};
 
 /// Time in ns from a request's end to its analysis: the calls around it end a moment later.
 const GRACE: u64 = 50_000;
@@ -70,14 +70,23 @@ impl TraceHistory {
     fn learn_idle(&mut self, request: &Request, weight: u64) {
         let Some(idle) = &mut self.idle else { return };
         let waited = |work: &WorkSpan| {
-            let around = work.start.saturating_sub(WAKE_UP)..=work.start;
-            Some(self.threads.get(&work.thread)?.wait_before(|(_, end)| around.contains(&end)))
+            let (history, start) = (self.threads.get(&work.thread)?, work.start);
+            let around = start.saturating_sub(WAKE_UP)..=start;
+            // A request that arrived while its thread was held up by another one starts right after
+            // that one's answer.
+            let is_for_work = |span: (u64, u64)| around.contains(&span.1) && !history.is_of_work_before(span, start);
+            Some(history.wait_before(is_for_work))
         };
         let Some(before) = request.work.first().and_then(waited) else { return };
         idle.learn(&before, weight);
         for (former, work) in request.work.iter().zip(request.work.iter().skip(1)) {
             if let Some(before) = waited(work).filter(|_| work.thread != former.thread) {
                 idle.learn_more(&before, weight);
+            }
+        }
+        for work in request.worked() {
+            if let Some(history) = self.threads.get_mut(&work.thread) {
+                history.add_work(work.start, work.end);
             }
         }
     }
@@ -370,6 +379,8 @@ pub struct Follower {
     ended: VecDeque<(u64, Request)>,
     /// Functions whose names were looked up.
     named: Set<u64>,
+    /// It only learns where threads wait for work, and reports no requests.
+    only_learns: bool,
 }
 
 impl Follower {
@@ -381,7 +392,29 @@ impl Follower {
             weights: RequestWeights::new(trace, selection),
             ended: VecDeque::new(),
             named: Set::default(),
+            only_learns: false,
         }
+    }
+
+    /// Learns from the whole trace where threads wait for work: otherwise it is not known of the
+    /// first requests.
+    ///
+    /// # Errors
+    /// The trace can't be read any more, or `watch` stops the reading.
+    pub fn learn(
+        &mut self,
+        trace: &Trace,
+        symbols: &mut Symbols,
+        selection: &Selection,
+        watch: &mut ProgressCallback<'_>,
+    ) -> Result<(), TraceError> {
+        if self.history.idle.is_none() {
+            return Ok(());
+        }
+        let mut first = Follower { only_learns: true, ..Follower::new(trace, selection) };
+        trace.in_order(watch, |_| true, |event| first.event(event, symbols, |_, _, _| {}))?;
+        self.history.idle = first.history.idle;
+        Ok(())
     }
 
     /// Adds the next event in the order of time; reports requests that ended a moment ago.
@@ -423,6 +456,9 @@ impl Follower {
         done: &mut impl FnMut(&Request, &TraceHistory, &mut Symbols),
     ) {
         self.history.learn_idle(request, self.weights.weight(request));
+        if self.only_learns {
+            return;
+        }
         let request = self.history.with_starved(self.history.with_helper(request));
         done(&request, &self.history, symbols);
     }

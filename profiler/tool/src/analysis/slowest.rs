@@ -73,6 +73,7 @@ pub fn slowest(
         }
     };
     let mut follower = Follower::new(trace, selection);
+    follower.learn(trace, symbols, selection, watch)?;
     trace.in_order(
         watch,
         |_| true,

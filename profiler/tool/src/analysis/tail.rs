@@ -93,6 +93,7 @@ pub fn compare_groups(
         comparison.take(request, 1, history, is_slow);
     };
     let mut follower = Follower::new(trace, selection);
+    follower.learn(trace, symbols, selection, watch)?;
     trace.in_order(
         watch,
         |_| true,
@@ -224,6 +225,7 @@ fn compare(
         all.entry(key).or_default().take(request, weights.weight(request), history, is_slow);
     };
     let mut follower = Follower::new(trace, selection);
+    follower.learn(trace, symbols, selection, watch)?;
     trace.in_order(
         watch,
         |_| true,

@@ -27,6 +27,8 @@ pub(crate) struct ThreadHistory {
     wakers: VecDeque<(u64, u32)>,
     /// Recent times at which it began or ended a request.
     requests: VecDeque<u64>,
+    /// Recent spans of work on requests that have ended: start, end.
+    worked: VecDeque<(u64, u64)>,
     /// It began requests.
     serves: bool,
     /// It was in a function that waits for work.
@@ -149,6 +151,16 @@ impl ThreadHistory {
     /// Returns whether the thread began or ended a request between two times.
     pub(super) fn has_requests_between(&self, from: u64, to: u64) -> bool {
         self.requests.iter().any(|time| (from..=to).contains(time))
+    }
+
+    /// Remembers work on a request that has ended.
+    pub(super) fn add_work(&mut self, start: u64, end: u64) {
+        remember(&mut self.worked, (start, end));
+    }
+
+    /// Returns whether a wait was a part of work that ended between the wait and `time`.
+    pub(super) fn is_of_work_before(&self, (from, to): (u64, u64), time: u64) -> bool {
+        self.worked.iter().any(|(start, end)| *start <= from && (to..=time).contains(end))
     }
 
     /// Returns the ids of the program's threads that woke this one between two times.

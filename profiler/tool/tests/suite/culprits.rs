@@ -162,6 +162,43 @@ fn a_request_that_waits_where_its_thread_waits_for_work_is_nobodys() {
     assert_eq!(tail.findings[1].cause, format!("in {WRITE:#x}"));
 }
 
+/// An event loop waits in `PARSE` for requests, and for their backends. Each tenth request then
+/// waits in `WRITE`; those that come meanwhile start right after its answer.
+#[test]
+fn a_wait_that_holds_others_up_is_not_for_work() {
+    let tail = of_threads(1, |writer| {
+        for turn in 1..=100_u64 {
+            let mut at = turn * 20_000_000;
+            wait(writer, WORKER, PARSE, (at - 1_000_000, at - 20_000), None);
+            for number in 0..10 {
+                let id = turn * 10 + number;
+                let is_behind = (1..5).contains(&number);
+                if number >= 5 {
+                    wait(writer, WORKER, PARSE, (at, at + 200_000), None);
+                    at += 220_000;
+                }
+                writer.event(WORKER, at, EventKind::RequestStart { id, queue: None }).unwrap();
+                if !is_behind {
+                    wait(writer, WORKER, PARSE, (at + 10_000, at + 1_010_000), None);
+                    at += 1_020_000;
+                }
+                if number == 0 {
+                    wait(writer, WORKER, WRITE, (at, at + 8_000_000), None);
+                    at += 8_010_000;
+                }
+                at += 20_000;
+                writer.event(WORKER, at, EventKind::RequestEnd { id }).unwrap();
+                at += 10_000;
+            }
+        }
+    });
+    let causes: Vec<&str> = tail.findings.iter().map(|finding| finding.cause.as_str()).collect();
+    assert_eq!(causes[0], format!("off the CPU, blocked in {WRITE:#x}"), "{causes:?}");
+    assert_eq!(tail.culprit.unwrap().function, format!("{WRITE:#x}"));
+    // Of the first requests, too, it is known that the loop waits for work there.
+    assert!(!causes.contains(&format!("off the CPU, blocked in {PARSE:#x}").as_str()), "{causes:?}");
+}
+
 /// A trace of samples: an event loop waits in `PARSE` before each request, and during each 50th,
 /// while a thread of a pool is in `SNAPSHOT`. That thread otherwise waits in `WRITE`; it is in
 /// `SNAPSHOT` for `busy` ns of each 50 ms.
@@ -296,6 +333,25 @@ fn each_label_is_analysed_separately() {
 }
 
 #[test]
+fn a_function_of_gos_runtime_is_no_candidate() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = setup();
+    config.header.engine = Engine::Samples;
+    let names = format!("{HANDLE:x} 10 runtime.goexit\n{PARSE:x} 10 main.handle\n");
+    std::fs::write(folder.path().join(format!("perf-{}.map", config.header.pid)), names).unwrap();
+    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
+    for turn in 1..=100_u64 {
+        let end = turn * 1_000_000;
+        writer.event(WORKER, end, call(PARSE, 500_000)).unwrap();
+        writer.event(WORKER, end + 1_000, call(HANDLE, 510_000)).unwrap();
+    }
+    writer.finish(1_000_000_000).unwrap();
+    let (trace, mut symbols) = open(folder.path());
+    let found = candidates(&trace, &mut symbols, &mut ignore_progress).unwrap();
+    assert_eq!(found.iter().map(|one| one.function.as_str()).collect::<Vec<_>>(), ["main.handle"]);
+}
+
+#[test]
 fn recursion_counts_each_instant_once() {
     let folder = tempfile::tempdir().unwrap();
     let mut writer = TraceWriter::create(folder.path(), &setup()).unwrap();
@@ -332,22 +388,3 @@ fn recursion_counts_each_instant_once() {
         assert!(rows.iter().all(|row| row.total < 300_000_000));
     }
 }
-#[test]
-fn a_function_of_gos_runtime_is_no_candidate() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut config = setup();
-    config.header.engine = Engine::Samples;
-    let names = format!("{HANDLE:x} 10 runtime.goexit\n{PARSE:x} 10 main.handle\n");
-    std::fs::write(folder.path().join(format!("perf-{}.map", config.header.pid)), names).unwrap();
-    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
-    for turn in 1..=100_u64 {
-        let end = turn * 1_000_000;
-        writer.event(WORKER, end, call(PARSE, 500_000)).unwrap();
-        writer.event(WORKER, end + 1_000, call(HANDLE, 510_000)).unwrap();
-    }
-    writer.finish(1_000_000_000).unwrap();
-    let (trace, mut symbols) = open(folder.path());
-    let found = candidates(&trace, &mut symbols, &mut ignore_progress).unwrap();
-    assert_eq!(found.iter().map(|one| one.function.as_str()).collect::<Vec<_>>(), ["main.handle"]);
-}
-
