@@ -1,25 +1,27 @@
 //! `leeward tune`: searches the parameters under which a controller serves a scenario best.
 
 use leeward_core::params::RawParam;
-use leeward_lab::tune::{self, Candidate, TunedWorkload, Tuning};
+use leeward_lab::tune::{self, Candidate, OWN, RETEST_SEEDS, Retest, TunedWorkload, Tuning};
 use serde_json::{Map, Value, json};
 
 use crate::failure::Failure;
 use crate::interrupt::{Interrupt, StopMode};
 use crate::progress::Bar;
 use crate::scenario::ScenarioArgs;
-use crate::table::{Align, Table};
+use crate::table::{Align, Table, WIDTH, wrap};
 use crate::{scenario, stdout};
 
-/// Maximum of candidates that are shown per workload.
+/// Maximum of candidates that are shown per workload; the scenario's own is shown in any case.
 const CANDIDATES_SHOWN: usize = 10;
 
 /// Search for the best parameters of a controller in a scenario
 ///
 /// Tries sets of parameters, drawn over all of the controller's durations and numbers and then
-/// around the best set, and prints the best one as TOML for the scenario. Every controller gets the
-/// same number of sets. The best parameters have the highest goodput over the scenario's demands at
-/// and above capacity, or over all if there are none.
+/// around the best set. Every controller gets the same number of sets. The best parameters have the
+/// highest goodput over the scenario's demands at and above capacity, or over all if there are
+/// none; within 0.2 % of it, the lowest p99 decides. They and the scenario's own are then run again
+/// on five other seeds. If they are better at each of these, they are recommended, and printed as
+/// TOML for the scenario; if not, the scenario's own are as good.
 #[derive(Debug, clap::Args)]
 #[command(after_help = TUNE)]
 pub(crate) struct TuneArgs {
@@ -65,26 +67,73 @@ pub(crate) fn tune(args: &TuneArgs) -> Result<(), Failure> {
 fn text(tuning: &Tuning) -> String {
     let mut text = String::new();
     for workload in &tuning.workloads {
-        text += &format!("# {}, service {}, {} clients\n", tuning.label, workload.service, workload.clients);
-        text += &best_first(workload).lines().map(|line| format!("#   {line}\n")).collect::<String>();
+        let head = format!(
+            "{}, service {}, {} clients: {} sets, by goodput. The best has the highest goodput; within {:.1} % of it, the \
+             lowest p99 decides.",
+            tuning.label,
+            workload.service,
+            workload.clients,
+            workload.candidates.len(),
+            100.0 * tune::TIE
+        );
+        text += &comment(&wrap(&head, 0, WIDTH - 2), "");
+        text += &comment(&best_first(workload), "  ");
+        text += &comment(&wrap(&recommendation(workload), 0, WIDTH - 2), "");
+        if let Some(retest) = &workload.retest {
+            text += &comment(&again(retest), "  ");
+        }
     }
     text + "\n" + &tuning.to_toml()
 }
 
+fn comment(text: &str, indent: &str) -> String {
+    text.lines().map(|line| format!("# {indent}{line}\n")).collect()
+}
+
 fn best_first(workload: &TunedWorkload) -> String {
-    let mut table =
-        Table::new(&[("goodput/capacity", Align::Right), ("p99 us", Align::Right), ("parameters", Align::Left)]);
     let mut order: Vec<usize> = (0..workload.candidates.len()).collect();
     let goodput = |index: &usize| workload.candidates[*index].goodput_ratio;
     let key = |index: &usize| (*index == workload.best, workload.candidates[*index].settled);
     order.sort_by(|a, b| key(b).cmp(&key(a)).then(goodput(b).total_cmp(&goodput(a))));
-    for candidate in order.iter().take(CANDIDATES_SHOWN).map(|index| &workload.candidates[*index]) {
+    let mut rank = 0..;
+    order.retain(|index| rank.next().is_some_and(|rank| rank < CANDIDATES_SHOWN) || *index == OWN);
+    let rows = order.iter().map(|index| (&workload.candidates[*index], *index == workload.best, *index == OWN));
+    table(rows)
+}
+
+/// Says which set is recommended, and why.
+fn recommendation(workload: &TunedWorkload) -> String {
+    match &workload.retest {
+        None => "No set is better than the scenario's own. Keep the scenario as it is.".into(),
+        Some(retest) if retest.is_confirmed() => {
+            format!("The best is also better than the scenario's own at each of {RETEST_SEEDS} other seeds. Use it:")
+        }
+        Some(retest) => format!(
+            "The best is better at only {} of {RETEST_SEEDS} other seeds: as far as these tell, the scenario's own set is as \
+             good. Keep the scenario as it is.",
+            retest.wins
+        ),
+    }
+}
+
+/// Table of both sets on other seeds.
+fn again(retest: &Retest) -> String {
+    table([(&retest.best, true, false), (&retest.own, false, true)].into_iter())
+}
+
+/// Table of sets, with whether each is the best and the scenario's own.
+fn table<'a>(rows: impl Iterator<Item = (&'a Candidate, bool, bool)>) -> String {
+    let mut table =
+        Table::new(&[("goodput/capacity", Align::Right), ("p99 us", Align::Right), ("parameters", Align::Left)]);
+    for (candidate, is_best, is_own) in rows {
+        let names = [(is_best, "best"), (is_own, "the scenario's own"), (!candidate.settled, "did not settle")];
+        let names = names.iter().filter(|(holds, _)| *holds).map(|(_, name)| *name).collect::<Vec<_>>().join(", ");
         let params: Vec<String> = candidate.params.iter().map(|(name, value)| format!("{name} = {value}")).collect();
-        let settled = if candidate.settled { "" } else { "did not settle: " };
+        let parts = [names, params.join(", ")];
         table.row(vec![
             format!("{:.4}", candidate.goodput_ratio),
             format!("{:.1}", candidate.p99_us),
-            settled.to_string() + &params.join(", "),
+            parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(": "),
         ]);
     }
     table.to_string()
@@ -96,6 +145,14 @@ fn as_json(tuning: &Tuning) -> Value {
             "service": workload.service,
             "clients": workload.clients,
             "best": workload.best,
+            "own": OWN,
+            "recommended": workload.recommended(),
+            "retest": workload.retest.as_ref().map(|retest| json!({
+                "seeds": RETEST_SEEDS,
+                "wins": retest.wins,
+                "best": candidate(&retest.best),
+                "own": candidate(&retest.own),
+            })),
             "candidates": workload.candidates.iter().map(candidate).collect::<Vec<_>>(),
         })
     };
@@ -118,5 +175,54 @@ fn raw_json(value: &RawParam) -> Value {
         RawParam::Number(number) => (*number).into(),
         RawParam::Integer(number) => (*number).into(),
         RawParam::Switch(on) => (*on).into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(goodput_ratio: f64, p99_us: f64) -> Candidate {
+        let params =
+            if p99_us == 200.0 { Vec::new() } else { vec![("target".into(), RawParam::Integer(p99_us as i64))] };
+        Candidate { params, goodput_ratio, p99_us, settled: true }
+    }
+
+    /// Twenty sets of which the scenario's own is the worst, and the best ties with the second.
+    fn found(wins: u32) -> Tuning {
+        let others = (1..20).map(|index| set(0.9 + f64::from(index) * 1e-3, 300.0 - f64::from(index)));
+        let mut candidates: Vec<Candidate> = std::iter::once(set(0.8, 200.0)).chain(others).collect();
+        candidates[18].p99_us = 100.0;
+        let retest = Retest { best: set(0.85, 100.0), own: set(0.86, 200.0), wins };
+        let workload =
+            TunedWorkload { service: "exp:10us".into(), clients: 50, candidates, best: 18, retest: Some(retest) };
+        Tuning { scenario: "s".into(), label: "seda".into(), command: "c".into(), workloads: vec![workload] }
+    }
+
+    #[test]
+    fn the_scenarios_own_set_is_shown_with_the_rule_of_the_choice() {
+        let text = text(&found(5));
+        let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("#  ") && !line.contains("p99")).collect();
+        assert_eq!(rows.len(), CANDIDATES_SHOWN + 1 + 2, "{text}");
+        assert!(rows[0].ends_with("best: target = 282") && rows[0].contains("0.9180   100.0"), "{text}");
+        assert!(rows[10].ends_with("200.0  the scenario's own"), "{text}");
+        let words = text.replace("\n# ", " ");
+        assert!(words.contains("within 0.2 % of it, the lowest p99 decides"), "{text}");
+        assert!(words.contains("[[controller.tuned]]") && words.contains("Use it:"), "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= WIDTH), "{text}");
+    }
+
+    #[test]
+    fn a_best_set_that_was_lucky_is_not_recommended() {
+        let (found, text) = (found(3), text(&found(3)));
+        assert!(
+            text.replace("\n# ", " ")
+                .contains("better at only 3 of 5 other seeds: as far as these tell, the scenario's own"),
+            "{text}"
+        );
+        assert!(text.lines().all(|line| line.is_empty() || line.starts_with('#')), "{text}");
+        let workload = &as_json(&found)["workloads"][0];
+        assert_eq!((&workload["best"], &workload["own"], &workload["recommended"]), (&json!(18), &json!(0), &json!(0)));
+        assert_eq!((&workload["retest"]["wins"], &workload["retest"]["own"]["p99_us"]), (&json!(3), &json!(200.0)));
     }
 }

@@ -1,6 +1,9 @@
 //! Search for the best parameters of a controller in a scenario.
 
+mod retest;
 mod sampling;
+
+pub use retest::{RETEST_SEEDS, Retest};
 
 use crate::error::RunError;
 use crate::execute::{check_services, check_simulated, run_parallel, simulate};
@@ -38,8 +41,20 @@ pub struct TunedWorkload {
     pub clients: u32,
     /// All candidates, in the order of the search.
     pub candidates: Vec<Candidate>,
-    /// Index of the best among `candidates`.
+    /// Index of the best of the search among `candidates`.
     pub best: usize,
+    /// The best and the scenario's own set on other seeds; `None` if they are the same set.
+    pub retest: Option<Retest>,
+}
+
+/// Index of the scenario's own set among the candidates.
+pub const OWN: usize = 0;
+
+impl TunedWorkload {
+    /// Index of the recommended set: the best if the retest confirms it, else the scenario's own.
+    pub fn recommended(&self) -> usize {
+        if self.retest.as_ref().is_some_and(Retest::is_confirmed) { self.best } else { OWN }
+    }
 }
 
 /// A set of parameters with its result.
@@ -55,11 +70,23 @@ pub struct Candidate {
     pub settled: bool,
 }
 
+impl Candidate {
+    /// The set with the means over its rows.
+    fn from_points<'a>(params: Params, points: impl Iterator<Item = &'a PointRow> + Clone) -> Candidate {
+        let mean = |value: fn(&PointRow) -> f64| points.clone().map(value).sum::<f64>() / points.clone().count() as f64;
+        let goodput_ratio = round(mean(|point| point.goodput_rps / point.capacity_rps), 6);
+        let p99_us = round(mean(|point| point.p99_us), 3);
+        let settled = points.clone().all(|point| point.settled != Some(false));
+        Candidate { params, goodput_ratio, p99_us, settled }
+    }
+}
+
 impl Tuning {
-    /// `[[controller.tuned]]` sections for the scenario.
+    /// `[[controller.tuned]]` sections for the scenario, of the workloads for which another set
+    /// than its own is recommended.
     pub fn to_toml(&self) -> String {
         let section = |found: &TunedWorkload| {
-            let params = found.candidates.get(found.best).map_or(&[][..], |best| &best.params);
+            let params = found.candidates.get(found.recommended()).map_or(&[][..], |best| &best.params);
             let pairs: Vec<String> = params.iter().map(|(name, raw)| format!("{name} = {}", toml_value(raw))).collect();
             format!(
                 "[[controller.tuned]]\nservice = {}\nclients = {}\nparams = {{ {} }}\nfound = {}\n",
@@ -69,7 +96,8 @@ impl Tuning {
                 toml_value(&RawParam::Text(self.command.clone())),
             )
         };
-        self.workloads.iter().map(section).collect::<Vec<_>>().join("\n")
+        let changed = self.workloads.iter().filter(|found| found.recommended() != OWN);
+        changed.map(section).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -96,6 +124,9 @@ pub const DRAWS: u32 = 60;
 /// The best candidate has the highest mean of goodput over capacity at demands of capacity and
 /// above (at all demands if there are none), of those whose runs had settled. Within 0.2 % of it,
 /// the lowest 99th percentile decides.
+///
+/// The best of many sets is partly the luckiest one: it and the scenario's own are run again on
+/// [`RETEST_SEEDS`] other seeds, and it is recommended if it is better at each of them.
 ///
 /// # Errors
 /// See [`RunError`].
@@ -133,11 +164,13 @@ pub fn tune(
             };
             let slo = scenario.slo(&service.service);
             let best = search.run(ParamSampler::new(algorithm, scale_of(slo), options.seed), draws)?;
+            let retest = search.retest(best)?;
             workloads.push(TunedWorkload {
                 service: service.text.clone(),
                 clients: *clients,
                 candidates: search.candidates,
                 best,
+                retest,
             });
         }
     }
@@ -184,7 +217,7 @@ fn for_workload(scenario: &Scenario, variant: &Variant, service: &ServiceSpec, c
 /// Objective for which the algorithms' listed durations are written.
 const REFERENCE_SLO: Nanos = Nanos::from_micros(200);
 /// Relative difference from the best goodput that counts as a tie.
-const TIE: f64 = 0.002;
+pub const TIE: f64 = 0.002;
 /// Rounds of refinement, and the share of the range to either side of the best set in the first;
 /// each later one halves it.
 const ROUNDS: u32 = 4;
@@ -248,12 +281,35 @@ impl Search<'_> {
         sets
     }
 
-    /// Runs the candidates, all in parallel.
+    /// Runs the candidates.
     fn evaluate(&mut self, new: Vec<Params>) -> Result<(), RunError> {
-        let Some(base) = self.scenario.controllers.first().cloned() else { return Ok(()) };
+        let points = self.run_sets(&new, self.options.seed, self.scenario.run.seeds)?;
+        let evaluated =
+            new.into_iter().zip(points).map(|(params, points)| Candidate::from_points(params, points.iter()));
+        self.candidates.extend(evaluated);
+        Ok(())
+    }
+
+    /// Runs the best set and the scenario's own on other seeds, if they differ.
+    fn retest(&self, best: usize) -> Result<Option<Retest>, RunError> {
+        if best == OWN {
+            return Ok(None);
+        }
+        let sets = [best, OWN].map(|index| self.candidates[index].params.clone());
+        let first_seed = self.options.seed.wrapping_add(retest::SEED_OFFSET);
+        let points = self.run_sets(&sets, first_seed, RETEST_SEEDS)?;
+        let mut measured = sets.into_iter().zip(points);
+        Ok(measured.next().zip(measured.next()).map(|(best, own)| Retest::from_points(best, own)))
+    }
+
+    /// Runs the sets on `seeds` seeds, all in parallel; returns the rows of each, seed by seed at
+    /// each demand.
+    fn run_sets(&self, sets: &[Params], first_seed: u64, seeds: u32) -> Result<Vec<Vec<PointRow>>, RunError> {
+        let Some(base) = self.scenario.controllers.first() else { return Ok(Vec::new()) };
         let mut scenario = self.scenario.clone();
-        scenario.controllers = new.iter().map(|params| Variant { params: params.clone(), ..base.clone() }).collect();
-        let planned = plan(&scenario, self.registry, self.options.seed)?;
+        scenario.run.seeds = seeds;
+        scenario.controllers = sets.iter().map(|params| Variant { params: params.clone(), ..base.clone() }).collect();
+        let planned = plan(&scenario, self.registry, first_seed)?;
         let (before, done) = (self.done.load(Ordering::Relaxed), self.done);
         let counted = |progress: Progress| {
             done.fetch_add(1, Ordering::Relaxed);
@@ -262,15 +318,8 @@ impl Search<'_> {
         let points = run_parallel(&planned, self.options, &counted, self.cancel, |run| {
             Ok(point(run, &simulate(run, self.cancel)?))
         })?;
-        let each = points.len() / new.len().max(1);
-        for (params, points) in new.into_iter().zip(points.chunks(each.max(1))) {
-            let mean = |value: fn(&PointRow) -> f64| points.iter().map(value).sum::<f64>() / points.len() as f64;
-            let goodput_ratio = round(mean(|point| point.goodput_rps / point.capacity_rps), 6);
-            let p99_us = round(mean(|point| point.p99_us), 3);
-            let settled = points.iter().all(|point| point.settled != Some(false));
-            self.candidates.push(Candidate { params, goodput_ratio, p99_us, settled });
-        }
-        Ok(())
+        let each = (points.len() / sets.len().max(1)).max(1);
+        Ok(points.chunks(each).map(<[PointRow]>::to_vec).collect())
     }
 
     /// Whether the parameters are accepted together; a contradictory candidate is skipped.
