@@ -36,16 +36,33 @@ pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
     let threads =
         args.what.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, usize::from), usize::from);
     let threads = threads.min(grid.cells());
-    {
+    let printed = AtomicUsize::new(0);
+    let outcome = {
         let bar = Bar::new(&loaded.id, &interrupt);
-        run_all(args, &grid, threads, interrupt.flag(), |done| bar.show(Progress { done, total: grid.cells() }))?;
-    }
-    interrupt.finish()?;
+        let report = |done| {
+            printed.store(done, Ordering::Relaxed);
+            bar.show(Progress { done, total: grid.cells() });
+        };
+        run_all(args, &grid, threads, interrupt.flag(), report)
+    };
+    outcome
+        .and_then(|()| interrupt.finish())
+        .map_err(|error| interrupted(error, printed.into_inner(), grid.cells()))?;
     if std::io::stderr().is_terminal() {
         let hint = "on more than this machine: leeward.sweep(…, on=\"ray\") in Python, docs/cluster.md";
         let _ = writeln!(std::io::stderr(), "{} runs on {threads} threads; {hint}", grid.cells());
     }
     Ok(())
+}
+
+/// What was printed before an interruption stays with the reader.
+fn interrupted(error: Failure, printed: usize, cells: usize) -> Failure {
+    match error {
+        Failure::Interrupted if printed > 0 => {
+            Failure::Partial(anyhow!("interrupted; {printed} of {cells} runs of the grid were printed"))
+        }
+        error => error,
+    }
 }
 
 /// Runs all cells and prints their lines in the grid's order.

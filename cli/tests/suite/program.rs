@@ -260,6 +260,46 @@ fn ctrl_c_stops_with_nothing_written() {
     assert!(!folder.path().join("results").exists());
 }
 
+#[cfg(unix)]
+#[test]
+fn an_interrupted_sweep_says_how_much_it_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("tiny.toml"), TINY).unwrap();
+    let grid = ["--sweep", "controller=breakwater,none", "--sweep", "demand=0.5x,1.2x"];
+    let length = ["--threads", "1", "--set", "run.seeds=100", "--set", "run.duration=200ms"];
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leeward"))
+        .args([&["run", "tiny.toml"], &grid[..], &length].concat())
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(child.stdout.take().unwrap()));
+    lines.next().unwrap().unwrap();
+    assert!(Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap().success());
+    let printed = 1 + lines.count();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{}", stderr(&output));
+    let expected = format!("error: interrupted; {printed} of 400 runs of the grid were printed\n");
+    assert_eq!(stderr(&output), expected);
+}
+
+/// Mistakes that the search for curves would find or overlook only after its budget.
+#[test]
+fn advise_and_train_check_setups_and_tiers_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |arguments: &[&str], parts: &[&str]| check_input_error(&leeward(arguments, folder.path()), parts);
+    let long = ["--budget", "10m"];
+    let advise = ["advise", "hdsearch", "--slo", "1ms"];
+    refused(&[&advise[..], &["--setups", "SIP1,SDB1-2,SIP1"], &long].concat(), &["--setups", "SIP1 twice"]);
+    refused(&[&advise[..], &["--tier", "zz"], &long].concat(), &["no tier `zz`", "accepted: hdsearch"]);
+    refused(&[&advise[..], &["--tier", "zz", "--plant", "real"], &long].concat(), &["no tier `zz`"]);
+    let train = ["train", "router", "--out", "curves.toml", "--setups", "SIP1", "--load", "50..60"];
+    refused(&[&train[..], &["--tier", "zz"]].concat(), &["no tier `zz`", "accepted: router"]);
+    let output = leeward(&[&train[..], &["--tier", "router"]].concat(), folder.path());
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
 /// A server that accepts connections and stays silent must not block `leeward top`.
 #[cfg(unix)]
 #[test]

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use anyhow::anyhow;
 use leeward_catalogue::Catalogue;
 use leeward_core::units::{Nanos, Rate, parse_duration, parse_scaled};
+use leeward_lab::run::RunError;
 use leeward_lab::scenario::curves::CurvesFile;
 use leeward_lab::training::advice::{Advice, training_range};
 use leeward_lab::training::{
@@ -14,7 +15,7 @@ use leeward_lab::training::{
 use leeward_lab::{Scenario, builtin_scenarios};
 use leeward_plant::machine_identity;
 use leeward_threading::ThreadingSetup;
-use leeward_threading::curves::{Curves, TailPercentile};
+use leeward_threading::curves::{CURVES_MAX, Curves, TailPercentile};
 
 use crate::failure::Failure;
 use crate::interrupt::Interrupt;
@@ -111,6 +112,7 @@ impl Training {
     pub(super) fn from_args(args: &BenchArgs, slo: Nanos) -> Result<Training, Failure> {
         let arrivals = if args.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Constant };
         let setups = if args.setups.is_empty() { default_setups()? } else { args.setups.clone() };
+        check_setups(&setups)?;
         let mut plan = TrainingPlan { tail: args.objective.0, ..TrainingPlan::new(setups) };
         let range = args.load.map(|(low, high)| (Rate(low), Rate(high)));
         plan.loads = range.map(training_range);
@@ -120,6 +122,7 @@ impl Training {
         );
         let is_real = args.plant == "real";
         if is_real && ServiceTier::is_known(&args.what.scenario) {
+            check_tier(args, &args.what.scenario)?;
             let spec = ServiceTierSpec {
                 data: args.data.clone(),
                 leaves: args.leaves.unwrap_or(LEAVES),
@@ -178,9 +181,8 @@ impl Training {
         let steps = Spinner::with_interrupt(&format!("training {}", self.name), interrupt);
         let show = |progress: TrainingProgress| {
             let TrainingProgress { setup, load, measurements: measured, loads: (done, all) } = progress;
-            let of =
-                if all == 0 { "looking for the highest load".into() } else { format!("load {} of {all}", done + 1) };
-            steps.show(&format!("{of}, {:.0}/s: {setup}, {measured} measurements", load.0));
+            let step = describe_step(done, all);
+            steps.show(&format!("{step}, {:.0}/s: {setup}, {measured} measurements", load.0));
         };
         let is_over = || begun.elapsed() >= self.budget;
         Ok(training::train(self.bench.as_ref(), &self.plan, &show, &is_over, interrupt.flag())?)
@@ -209,6 +211,38 @@ impl Training {
     }
 }
 
+/// What the training does after `done` of all its loads.
+fn describe_step(done: usize, all: usize) -> String {
+    match all {
+        0 => "looking for the highest load".into(),
+        _ if done < all => format!("load {} of {all}", done + 1),
+        _ => "narrowing the highest loads".into(),
+    }
+}
+
+/// Rejects what the curves would reject after the training.
+fn check_setups(setups: &[ThreadingSetup]) -> Result<(), Failure> {
+    let is_repeated = |(index, setup): &(usize, &ThreadingSetup)| setups[..*index].contains(setup);
+    if let Some((_, setup)) = setups.iter().enumerate().find(is_repeated) {
+        return Err(Failure::Input(anyhow!("--setups: {setup} twice; accepted: each setup once")));
+    }
+    if setups.len() > CURVES_MAX {
+        let count = setups.len();
+        return Err(Failure::Input(anyhow!("--setups: {count} setups; accepted: up to {CURVES_MAX}")));
+    }
+    Ok(())
+}
+
+/// Rejects `--tier` beside the name of another tier or service.
+fn check_tier(args: &BenchArgs, name: &str) -> Result<(), Failure> {
+    match &args.tier {
+        Some(tier) if tier != name => {
+            Err(RunError::Tier { name: tier.chars().take(60).collect(), accepted: name.into() }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
 fn default_setups() -> Result<Vec<ThreadingSetup>, Failure> {
     let read = |text: &&str| text.parse().map_err(|error| Failure::Input(anyhow!("{error}")));
     SETUPS.iter().map(read).collect()
@@ -225,10 +259,25 @@ fn find_tier(args: &BenchArgs, arrivals: Arrivals) -> Result<SimulatedTier, Fail
         for known in builtin_scenarios().iter().filter(|known| known.text.contains(&is_named)) {
             let scenario = Scenario::builtin(known.id, &args.what.overrides, args.what.quick)?;
             if let Ok(tier) = SimulatedTier::from_scenario(&scenario, Some(name), arrivals, seed) {
+                check_tier(args, name)?;
                 return Ok(tier);
             }
         }
     }
     let scenario = scenario::load(&args.what)?;
     Ok(SimulatedTier::from_scenario(&scenario, args.tier.as_deref(), arrivals, seed)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_the_last_load_the_highest_loads_are_narrowed() {
+        let steps = [(0, 0), (0, 16), (15, 16), (16, 16)].map(|(done, all)| describe_step(done, all));
+        assert_eq!(
+            steps,
+            ["looking for the highest load", "load 1 of 16", "load 16 of 16", "narrowing the highest loads"]
+        );
+    }
 }
