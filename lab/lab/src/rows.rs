@@ -38,6 +38,12 @@ impl Rows {
     }
 }
 
+/// Share of requests that ended in some way. Their ratio may exceed 1: a request that came before
+/// the measured interval may end in it, and a real server's counters are read one after the other.
+fn share(part: u64, whole: u64) -> f64 {
+    ratio(part, whole).min(1.0)
+}
+
 /// The columns of a run's row that are known before it.
 pub(crate) fn setup(run: &PlannedRun<'_>) -> PointRow {
     let fixed = run.variant.threading.as_ref().and_then(|threading| threading.setup?.setup());
@@ -70,13 +76,13 @@ pub(crate) fn point(run: &PlannedRun<'_>, report: &RunOutcome) -> PointRow {
         p99_us: micros(report.latency.p99),
         p999_us: micros(report.latency.p999),
         mean_us: round(report.latency.mean_ns / 1e3, 3),
-        drop_rate: ratio(server.rejected, server.received),
-        lock_drop_rate: report.uses_locks.then(|| ratio(server.refused_at_locks, server.received)),
-        foreseen_rate: run.config.is_shadow().then(|| ratio(server.foreseen, server.received)),
-        expiry_rate: ratio(counts.expired + counts.overflowed, counts.offered),
-        throttle_rate: ratio(counts.throttled, counts.offered),
+        drop_rate: share(server.rejected, server.received),
+        lock_drop_rate: report.uses_locks.then(|| share(server.refused_at_locks, server.received)),
+        foreseen_rate: run.config.is_shadow().then(|| share(server.foreseen, server.received)),
+        expiry_rate: share(counts.expired + counts.overflowed, counts.offered),
+        throttle_rate: share(counts.throttled, counts.offered),
         retry_rate: run.config.replicas.map(|_| ratio(counts.sent_again, counts.offered)),
-        timeout_rate: run.config.clients.timeout.map(|_| ratio(counts.timed_out, counts.offered)),
+        timeout_rate: run.config.clients.timeout.map(|_| share(counts.timed_out, counts.offered)),
         failure_p99_us: report.failure_delay.map(|delay| micros(delay.p99)),
         reject_delay_mean_us: round(report.reject_delay.mean_ns / 1e3, 3),
         cpu_utilization: round(report.cpu_utilization, 6),
@@ -126,9 +132,7 @@ fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<LockRow> {
         acquired_rps: per_second(lock.acquisitions, lock.span),
         waited_rate: ratio(lock.contended, lock.acquisitions),
         refused_rps: per_second(lock.rejected, lock.span),
-        // The ratio may exceed 1: a request rejected before the measured interval may leave in it,
-        // or vice versa, and a real server's counters are read one after the other.
-        drop_share: ratio(lock.rejected, server.server.rejected).min(1.0),
+        drop_share: share(lock.rejected, server.server.rejected),
         wait_mean_us: round(lock.wait_mean_ns / 1e3, 3),
         wait_p50_us: micros(lock.wait_p50),
         wait_p99_us: micros(lock.wait_p99),
@@ -147,8 +151,8 @@ fn replicas(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ReplicaRow> {
         attempts_rps: per_second(server.counts.offered, server.measured),
         throughput_rps: per_second(server.counts.completed, server.measured),
         p99_us: micros(server.latency.p99),
-        drop_rate: ratio(server.server.rejected, server.server.received),
-        expiry_rate: ratio(server.counts.expired + server.counts.overflowed, server.counts.offered),
+        drop_rate: share(server.server.rejected, server.server.received),
+        expiry_rate: share(server.counts.expired + server.counts.overflowed, server.counts.offered),
         cpu_utilization: round(server.cpu_utilization, 6),
     };
     outcome.replicas.iter().enumerate().map(replica_row).collect()
@@ -164,7 +168,7 @@ fn services(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<ServiceRow> {
         received_rps: per_second(service.received, outcome.measured),
         p50_us: micros(service.latency.p50),
         p99_us: micros(service.latency.p99),
-        drop_rate: ratio(service.rejected, service.received),
+        drop_rate: share(service.rejected, service.received),
         cpu_utilization: round(service.cpu_utilization, 6),
     };
     outcome.graph.iter().flat_map(|graph| &graph.services).map(service_row).collect()
@@ -185,10 +189,10 @@ fn kinds(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<KindRow> {
             offered_rps: per_second(counts.offered, outcome.measured),
             goodput_rps: per_second(counts.good, outcome.measured),
             cost_in_time: rate(counts.good as f64 * f64::from(kind.cost.0) / outcome.measured.as_secs_f64()),
-            in_time_rate: ratio(counts.good, counts.offered),
-            refused_rate: ratio(counts.dropped, counts.offered),
-            client_rate: ratio(counts.client_total() + counts.timed_out, counts.offered),
-            late_rate: ratio(counts.completed - counts.good, counts.offered),
+            in_time_rate: share(counts.good, counts.offered),
+            refused_rate: share(counts.dropped, counts.offered),
+            client_rate: share(counts.client_total() + counts.timed_out, counts.offered),
+            late_rate: share(counts.completed - counts.good, counts.offered),
             p50_us: micros(of_kind.latency.p50),
             p99_us: micros(of_kind.latency.p99),
         }
@@ -215,5 +219,15 @@ fn window_row(run: &PlannedRun<'_>, window: &WindowOutcome) -> WindowRow {
         cores: window.cores.map(|cores| round(cores, 4)),
         setup: window.setup.map(|setup| setup.to_string()),
         threads: window.setup.map(|setup| setup.threads()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_share_is_at_most_all() {
+        assert_eq!([(27, 25), (1, 4), (0, 0)].map(|(part, whole)| share(part, whole)), [1.0, 0.25, 0.0]);
     }
 }
