@@ -3,6 +3,8 @@
 use leeward_outcome::results::{Claim, Results, Verdict};
 use maud::{Markup, html};
 
+use crate::text::text;
+
 /// Draws the summary and the table; empty for a scenario without claims.
 pub(crate) fn section(results: &Results) -> Markup {
     let claims = &results.claims;
@@ -34,7 +36,7 @@ fn row(claim: &Claim, expected: &str) -> Markup {
             th scope="row" {
                 (non_breaking(&claim.text))
                 @if let Some(reason) = claim.unmeasured() { p.note { (reason) } }
-                @if !claim.note.is_empty() { p.note { (claim.note) } }
+                @if !claim.note.is_empty() { p.note { (text(&claim.note)) } }
             }
             td data-name=(expected) { (non_breaking(&claim.paper)) }
             td.measured[claim.verdict != Verdict::NotApplicable] data-name="Measured" { (non_breaking(&claim.measured)) }

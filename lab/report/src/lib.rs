@@ -25,6 +25,7 @@ mod palette;
 mod select;
 mod strip;
 mod tables;
+mod text;
 mod verdicts;
 
 pub use palette::{VariantStyle, extra_colors, variant_styles};

@@ -5,6 +5,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use crate::fields::{Field, QuantityFormat};
 use crate::palette::Palette;
+use crate::text::text;
 use crate::{chart, claims, machine, tables};
 
 const STYLE: &str = include_str!("style.css");
@@ -72,10 +73,13 @@ fn header(results: &Results) -> Markup {
             }
             h1 { (heading(results)) }
             @if !results.doubts.is_empty() {
-                p.notice { strong { "Not measured. " } (results.doubts.join(". ")) "." }
+                div.notice {
+                    p { strong { "Not measured. " } (not_measured(results.doubts.len())) }
+                    ul { @for doubt in &results.doubts { li { (text(doubt)) } } }
+                }
             }
             @if !results.source.is_empty() { p.source { @if !results.has_own_claims() { "Redraws " } (results.source) } }
-            @if !results.description.is_empty() { p.about { (results.description) } }
+            @if !results.description.is_empty() { p.about { (text(&results.description)) } }
             @let summary = runs_summary(&results.points);
             @if !summary.is_empty() { p.lead { (summary) } }
             dl.facts {
@@ -91,6 +95,14 @@ fn header(results: &Results) -> Markup {
                 p.notice { strong { "Quick run. " } "Its runs are shorter and fewer than the paper's; do not quote its results." }
             }
         }
+    }
+}
+
+/// Says how many runs do not measure the server; their list follows.
+fn not_measured(runs: usize) -> String {
+    match runs {
+        1 => "One run says little about the server:".into(),
+        _ => format!("{runs} runs say little about the server:"),
     }
 }
 

@@ -9,6 +9,7 @@ use crate::chart::overlay;
 use crate::claims::{badge, non_breaking};
 use crate::page::head;
 use crate::strip::strip;
+use crate::text::text;
 
 /// Draws the whole page.
 pub(crate) fn document(verdicts: &Verdicts, notes: &[FigureNote]) -> Markup {
@@ -106,7 +107,7 @@ fn row(scenario: &ScenarioVerdicts, claim: &ClaimVerdicts, extended_heading: &st
                 (non_breaking(&main_claim.text))
                 @if !main_claim.settling.is_empty() { p.note { "Settled after: " (main_claim.settled_after()) "." } }
                 @if !claim.remedy().is_empty() { p.note { "What would turn it: " (claim.remedy()) "." } }
-                @if !main_claim.note.is_empty() { p.note { (main_claim.note) } }
+                @if !main_claim.note.is_empty() { p.note { (text(&main_claim.note)) } }
             }
             td data-name="Paper" { @if claim.ours { "ours: " } (non_breaking(&main_claim.paper)) }
             td.measured data-name="As published" { (non_breaking(&claim.published.measured)) }

@@ -70,6 +70,19 @@ fn names_cannot_become_markup() {
 }
 
 #[test]
+fn runs_that_measured_nothing_are_one_sentence_and_a_list() {
+    let mut results = samples::overall();
+    results.description = "Repeat it with `leeward run demo`.".into();
+    results.doubts = vec!["none at 3475/s: late".into(), "auto at 3475/s: late".into()];
+    let page = render(&results);
+    assert!(page.contains("<p><strong>Not measured. </strong>2 runs say little about the server:</p>"));
+    assert!(page.contains("<ul><li>none at 3475/s: late</li><li>auto at 3475/s: late</li></ul>"));
+    assert!(page.contains("Repeat it with <code>leeward run demo</code>."));
+    results.doubts.truncate(1);
+    assert!(render(&results).contains("One run says little about the server:"));
+}
+
+#[test]
 fn empty_results_make_a_page() {
     let page = render(&Results::default());
     assert!(page.contains("</html>"));
