@@ -12,6 +12,7 @@ use leeward_lab::{Results, Scenario, real};
 use leeward_plant::ServerObservers;
 
 use super::output_files;
+use super::run::check_measured;
 use crate::admission;
 use crate::demo::events::{DemoEvent, RunResult};
 use crate::demo::explanation;
@@ -29,7 +30,9 @@ use crate::terminal;
 /// A synthetic server on one CPU, its clients on another, over loopback: the machine is measured,
 /// then demand is half of its capacity, all of it, twice as much, and a spike. Each demand is run
 /// without control, under the default controller `auto` and under Breakwater. Takes a good minute.
-/// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines.
+/// In a terminal there is a live view; elsewhere, or with NO_COLOR set, plain lines. A run whose
+/// clients were late themselves does not measure the server, and is marked. Exit code 3: no run
+/// measured it.
 ///
 /// With --service all tiers of that service are started on this machine, a process each, under
 /// `auto`, and are shown under the same demands.
@@ -127,7 +130,8 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         explanation::late_clients_warning(results.doubts.len(), rows.len()),
         plain::outro(&rows, &results.machines),
         report_link(&report)
-    ))
+    ))?;
+    check_measured(&results.doubts, rows.len())
 }
 
 /// Name of the server on the dashboard.

@@ -108,7 +108,11 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
         "\n{}\nThe same before a service of yours: leeward proxy --slo 50ms --listen :8080 --to 127.0.0.1:3000\nResults: {}",
         results::text(&measured, &rows),
         args.out.join("result.json").display()
-    ))
+    ))?;
+    if rows.iter().all(|row| !row.report.adherence.kept) {
+        return Err(Failure::Unmeasured(anyhow!("the load was late in all {} runs", rows.len())));
+    }
+    Ok(())
 }
 
 /// The service, and what loads it.

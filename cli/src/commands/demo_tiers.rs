@@ -149,7 +149,11 @@ pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
         crate::table::wrap(&text, 0, crate::table::WIDTH),
         phases(&phases_run),
         path.display()
-    ))
+    ))?;
+    if phases_run.iter().all(|phase| phase.late > LATE_MAX) {
+        return Err(Failure::Unmeasured(anyhow!("the clients were late at every demand")));
+    }
+    Ok(())
 }
 
 fn print_line(line: &str) {

@@ -83,10 +83,15 @@ pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     interrupt.finish()?;
     let report = output_files::write_results(&folder, &results, &page)?;
     stdout::print(&if args.json { json(&results)? } else { text(&results, &folder, &report) })?;
-    match results.doubts.as_slice() {
+    check_measured(&results.doubts, results.points.len())
+}
+
+/// Fails if none of the runs measured the server.
+pub(super) fn check_measured(doubts: &[String], runs: usize) -> Result<(), Failure> {
+    match doubts {
         // Some runs measured the server. The text names the others, and claims on them are
         // undecided.
-        doubts if doubts.len() < results.points.len() => Ok(()),
+        doubts if doubts.len() < runs => Ok(()),
         [] => Ok(()),
         [doubt] => Err(Failure::Unmeasured(anyhow!("{doubt}"))),
         [doubt, more @ ..] => Err(Failure::Unmeasured(anyhow!("{doubt}; {} more such runs", more.len()))),
@@ -118,4 +123,18 @@ fn text(results: &Results, folder: &Path, report: &Path) -> String {
         text += &format!("\n{}\n\n{}", summary::claims_heading(results), summary::claims(results));
     }
     text + &format!("\nResults in {}\nReport in {}\n", folder.display(), report.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_run_that_measured_the_server_is_enough() {
+        let late = |count: usize| vec!["late".to_string(); count];
+        assert!(check_measured(&[], 0).is_ok() && check_measured(&late(11), 12).is_ok());
+        let failure = check_measured(&late(12), 12).unwrap_err();
+        assert!(matches!(failure, Failure::Unmeasured(_)), "{failure}");
+        assert_eq!(failure.to_string(), "late; 11 more such runs");
+    }
 }

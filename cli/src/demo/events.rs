@@ -151,9 +151,15 @@ impl RunResult {
         if self.point.capacity_rps > 0.0 { self.point.goodput_rps / self.point.capacity_rps } else { 0.0 }
     }
 
-    /// True if the 99th percentile of latency is within the objective.
-    pub(crate) fn is_in_time(&self) -> bool {
-        self.point.p99_us > 0.0 && self.point.p99_us <= self.point.slo_us
+    /// True if the run measures the server: its clients were not late themselves.
+    pub(crate) fn is_measured(&self) -> bool {
+        self.point.late_us.is_none()
+    }
+
+    /// True if the 99th percentile of latency is within the objective; `None` if it was not
+    /// measured.
+    pub(crate) fn is_in_time(&self) -> Option<bool> {
+        self.is_measured().then_some(self.point.p99_us > 0.0 && self.point.p99_us <= self.point.slo_us)
     }
 
     /// Time after the `index`th change of demand until goodput reached 95 % of its settled value,
@@ -161,6 +167,15 @@ impl RunResult {
     pub(crate) fn recovery_ms(&self, index: usize) -> Option<f64> {
         let shift = self.shifts.get(index)?;
         (shift.settled_goodput_rps > MIN_GOODPUT * self.point.capacity_rps).then_some(shift.reached_ms)
+    }
+
+    /// [`Self::recovery_ms`] as text.
+    pub(crate) fn describe_recovery(&self, index: usize) -> String {
+        match self.recovery_ms(index) {
+            _ if !self.is_measured() => "unknown".into(),
+            Some(ms) => format!("{ms:.0} ms"),
+            None => "never".into(),
+        }
     }
 
     /// True if predicted or measured goodput is not negligible.

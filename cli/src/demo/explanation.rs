@@ -27,7 +27,7 @@ pub(crate) fn late_clients_warning(runs: usize, of: usize) -> String {
     }
     let text = format!(
         "In {runs} of {of} runs the clients sent late, because other programs kept their CPU busy: those runs do not \
-         measure the server."
+         measure the server, and whether it was in time is unknown."
     );
     wrap(&text, 0, WIDTH) + "\n"
 }
@@ -63,7 +63,7 @@ pub(crate) fn legend() -> String {
     wrap(columns, 0, WIDTH)
 }
 
-/// Explains the outcome, a paragraph for each finding.
+/// Explains the outcome, a paragraph for each finding. Runs with late clients have none.
 pub(crate) fn text(rows: &[RunResult], machines: &[Machine]) -> String {
     let paragraphs = [comparison(rows), spike(rows), prediction(rows), caveats(machines)];
     let parts = paragraphs.iter().flatten().map(|paragraph| wrap(&format!("- {paragraph}"), 0, WIDTH));
@@ -74,7 +74,10 @@ pub(crate) fn text(rows: &[RunResult], machines: &[Machine]) -> String {
 fn comparison(rows: &[RunResult]) -> Option<String> {
     let ratio = |row: &RunResult| if let Load::Steady(ratio) = row.load { Some(ratio) } else { None };
     let highest = rows.iter().filter_map(ratio).fold(0.0, f64::max);
-    let at = |label: &str| rows.iter().find(|row| row.point.run.label == label && ratio(row) == Some(highest));
+    let at = |label: &str| {
+        let mut measured = rows.iter().filter(|row| row.is_measured());
+        measured.find(|row| row.point.run.label == label && ratio(row) == Some(highest))
+    };
     let (none, auto, breakwater) = (at("none")?, at("auto")?, at("breakwater")?);
     let share = |row: &RunResult| {
         let (rate, share) = (rate(row.point.goodput_rps), percent(row.capacity_share()));
@@ -82,7 +85,7 @@ fn comparison(rows: &[RunResult]) -> Option<String> {
     };
     let keeps_up = none.point.throughput_rps >= KEEPS_UP_MIN * highest * none.point.capacity_rps;
     let without = if keeps_up { "it can do more than was measured before the runs" } else { "its queue only grows" };
-    let with = if auto.is_in_time() && breakwater.is_in_time() {
+    let with = if [auto, breakwater].iter().all(|row| row.is_in_time() == Some(true)) {
         ": clients send when the server has granted them a credit, and the server grants as many as keep its queue short"
     } else {
         ""
@@ -100,7 +103,8 @@ fn comparison(rows: &[RunResult]) -> Option<String> {
 
 fn spike(rows: &[RunResult]) -> Option<String> {
     let back = |label: &str| {
-        let row = rows.iter().find(|row| matches!(row.load, Load::Spike { .. }) && row.point.run.label == label)?;
+        let mut measured = rows.iter().filter(|row| row.is_measured());
+        let row = measured.find(|row| matches!(row.load, Load::Spike { .. }) && row.point.run.label == label)?;
         Some(row.recovery_ms(0).map_or("not at all while it lasts".into(), |ms| format!("after {ms:.0} ms")))
     };
     Some(format!(
@@ -115,9 +119,10 @@ fn spike(rows: &[RunResult]) -> Option<String> {
 }
 
 fn prediction(rows: &[RunResult]) -> Option<String> {
+    let measured = rows.iter().filter(|row| row.is_measured());
     // Ratios of negligible numbers are meaningless.
     let errors: Vec<(f64, &RunResult)> =
-        rows.iter().filter(|row| row.has_goodput()).filter_map(|row| Some((row.prediction_error()?, row))).collect();
+        measured.filter(|row| row.has_goodput()).filter_map(|row| Some((row.prediction_error()?, row))).collect();
     // If the queue filled earlier than predicted, nearly nothing was measured. No ratio tells that.
     let with_goodput = errors.iter().filter(|(_, row)| row.has_measured_goodput());
     let (worst, row) = with_goodput.max_by(|a, b| a.0.abs().total_cmp(&b.0.abs()))?;
@@ -195,6 +200,19 @@ mod tests {
         rows[6].point.throughput_rps = 119e3;
         assert!(words(&rows).contains("can do more than was measured"), "{}", words(&rows));
         assert!(!words(&rows).contains("queue"), "{}", words(&rows));
+    }
+
+    #[test]
+    fn concludes_nothing_from_runs_with_late_clients() {
+        let words = |rows: &[RunResult]| text(rows, &[measured(true)]).replace('\n', " ");
+        let all = words(&samples::late(samples::rows()));
+        assert!(all.starts_with("- Server and clients share this machine"), "{all}");
+        // One late run of the highest demand: the spike is compared, and the others are predicted.
+        let mut rows = samples::rows();
+        rows[7] = samples::late(rows.clone())[7].clone();
+        let some = words(&rows);
+        assert!(!some.contains("At 2x") && some.contains("After the start of a spike"), "{some}");
+        assert!(some.contains("7 of 7 runs"), "{some}");
     }
 
     #[test]

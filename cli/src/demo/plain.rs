@@ -36,6 +36,7 @@ fn line(event: &DemoEvent) -> Option<String> {
 fn result_line(row: &RunResult) -> String {
     let head = format!("{}, {}", controller_capitalized(&row.point.run.label), row.load.describe());
     let tail = match (row.load, row.recovery_ms(0), row.recovery_ms(1)) {
+        _ if !row.is_measured() => "not measured, because the clients sent late".into(),
         (Load::Spike { .. }, Some(ms), _) => format!("goodput back in {ms:.0} ms"),
         (Load::Spike { .. }, None, Some(ms)) => format!("goodput back only after the spike, in {ms:.0} ms"),
         (Load::Spike { .. }, None, None) => "goodput does not recover".into(),
@@ -68,6 +69,11 @@ mod tests {
         let lines: Vec<String> = samples::rows().iter().map(result_line).collect();
         assert_eq!(lines[5], "Breakwater, demand 1x the capacity: 54.0 k/s in time, p99 250 µs");
         assert_eq!(lines[11], "Breakwater, demand 0.5x, then a spike to 1.4x: goodput back in 7 ms");
+        let late = samples::late(samples::rows());
+        assert_eq!(
+            result_line(&late[5]),
+            "Breakwater, demand 1x the capacity: not measured, because the clients sent late"
+        );
     }
 
     #[test]

@@ -21,7 +21,11 @@ pub(crate) fn steady(row: &RunResult) -> Option<[String; 8]> {
         thousands(point.goodput_rps),
         percent(row.capacity_share()),
         if point.p99_us > 0.0 { format_us(point.p99_us) } else { "–".into() },
-        if row.is_in_time() { "✓ yes".into() } else { "✗ NO".into() },
+        match row.is_in_time() {
+            Some(true) => "✓ yes".into(),
+            Some(false) => "✗ NO".into(),
+            None => "unknown".into(),
+        },
         percent(point.drop_rate),
         percent(point.expiry_rate),
     ])
@@ -30,14 +34,13 @@ pub(crate) fn steady(row: &RunResult) -> Option<[String; 8]> {
 /// Row of a run with a spike; its goodput is the settled value during the spike.
 pub(crate) fn spike(row: &RunResult) -> Option<[String; 6]> {
     let Load::Spike { peak, .. } = row.load else { return None };
-    let back = |index| row.recovery_ms(index).map_or("never".into(), |ms| format!("{ms:.0} ms"));
     let highest = row.shifts.iter().map(|shift| shift.p99_peak_us).fold(0.0, f64::max);
     Some([
         multiple(peak),
         controller_short(&row.point.run.label).into(),
         row.shifts.first().map_or("–".into(), |shift| thousands(shift.settled_goodput_rps)),
-        back(0),
-        back(1),
+        row.describe_recovery(0),
+        row.describe_recovery(1),
         format_us(highest),
     ])
 }
@@ -103,6 +106,12 @@ pub(crate) mod samples {
         RunResult::from_point(&point, &[shift, after])
     }
 
+    /// The same runs with late clients.
+    pub(crate) fn late(mut rows: Vec<RunResult>) -> Vec<RunResult> {
+        rows.iter_mut().for_each(|row| row.point.late_us = Some(25e3));
+        rows
+    }
+
     /// All rows of a demo.
     pub(crate) fn rows() -> Vec<RunResult> {
         vec![
@@ -134,6 +143,14 @@ mod tests {
         for part in ["no control", "auto", "Breakwater", "never", "7 ms", "1.90 s", "93 %"] {
             assert!(text.contains(part), "no `{part}` in:\n{text}");
         }
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+
+    #[test]
+    fn a_run_with_late_clients_has_no_verdict() {
+        let text = text(&samples::late(samples::rows()));
+        assert!(!text.contains("yes") && !text.contains("NO") && !text.contains("never"), "{text}");
+        assert_eq!(text.matches("unknown").count(), 9 + 2 * 3, "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     }
 

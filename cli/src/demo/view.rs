@@ -165,11 +165,13 @@ fn cells(row: &RunResult) -> Vec<Cell<'static>> {
     let of_capacity = if point.capacity_rps > 0.0 { settled / point.capacity_rps } else { 0.0 };
     let (demand, back) = match row.load {
         Load::Steady(ratio) => (multiple(ratio), String::new()),
-        Load::Spike { peak, .. } => {
-            (format!("spike {}", multiple(peak)), row.recovery_ms(0).map_or("never".into(), |ms| format!("{ms:.0} ms")))
-        }
+        Load::Spike { peak, .. } => (format!("spike {}", multiple(peak)), row.describe_recovery(0)),
     };
-    let verdict = if row.is_in_time() { "✓ yes".fg(Color::Green) } else { "✗ NO".fg(Color::Red) };
+    let verdict = match row.is_in_time() {
+        Some(true) => "✓ yes".fg(Color::Green),
+        Some(false) => "✗ NO".fg(Color::Red),
+        None => "unknown".into(),
+    };
     let right = |text: String| Cell::from(Line::from(text).right_aligned());
     vec![
         right(demand),

@@ -13,7 +13,8 @@ fn writes_a_table_results_and_a_report() {
         .output()
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    // On a busy machine none of the runs may measure the server.
+    assert_eq!(output.status.code(), Some(if stdout.contains("In 12 of 12 runs") { 3 } else { 0 }), "{stderr}");
     for part in ["demand", "no control", "auto", "Breakwater", "spike", "This machine", "report.html"] {
         assert!(stdout.contains(part), "no `{part}` in: {stdout}");
     }
@@ -73,7 +74,7 @@ fn shows_tiers_and_ends_their_processes() {
         .output()
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert!(matches!(output.status.code(), Some(0 | 3)), "{stderr}");
     for part in ["0.5x", "2x", "sets-leaf", "credits", "tiers.json"] {
         assert!(stdout.contains(part), "no `{part}` in: {stdout}");
     }
@@ -117,7 +118,7 @@ fn puts_the_proxy_before_a_service_in_another_language() {
         .output()
         .unwrap();
     let (stdout, stderr) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert_eq!(output.status.code(), Some(0), "{stderr}");
+    assert_eq!(output.status.code(), Some(if stdout.contains("late in 8 of 8 runs") { 3 } else { 0 }), "{stderr}");
     for part in ["0.5x", "2x", "spike", "refused", "The objective is", "requests/s", "result.json"] {
         assert!(stdout.contains(part), "no `{part}` in: {stdout}");
     }
