@@ -35,6 +35,8 @@ pub(crate) struct AdmittedRequest {
 
 struct Slot {
     generation: u64,
+    /// Whether its request has not ended.
+    is_open: bool,
     request: AdmittedRequest,
 }
 
@@ -109,6 +111,7 @@ impl PermitTable {
         }
         self.free.pop();
         slot.generation = if slot.generation == GENERATION_MAX { 1 } else { slot.generation + 1 };
+        slot.is_open = true;
         let mut budget = Budget::UNLIMITED;
         if let Some(permit) = &mut slot.request.permit {
             if runner == 0 {
@@ -129,7 +132,7 @@ impl PermitTable {
             return None;
         }
         let index = self.slots.len() as u32;
-        self.slots.push(Slot { generation: 0, request: FREE });
+        self.slots.push(Slot { generation: 0, is_open: false, request: FREE });
         // Ending a request must not allocate.
         self.free.reserve(self.slots.capacity() - self.free.len());
         self.free.push(index);
@@ -145,11 +148,13 @@ impl PermitTable {
     #[inline]
     pub(crate) fn remove(&mut self, id: u64, end: impl FnOnce(&mut Permit)) {
         let Some(slot) = self.slot(id) else { return };
-        if let Some(permit) = &mut slot.request.permit {
+        slot.is_open = false;
+        let index = id % SLOTS_MAX as u64;
+        // Before the end, which may panic: what it leaves open ends when the slot is used again.
+        self.free.push(index as u32);
+        if let Some(permit) = &mut self.slots[index as usize].request.permit {
             end(permit);
-            debug_assert!(permit.has_ended(), "a slot is free when its request has ended");
         }
-        self.free.push((id % SLOTS_MAX as u64) as u32);
     }
 
     /// Number of requests.
@@ -160,8 +165,7 @@ impl PermitTable {
     fn slot(&mut self, id: u64) -> Option<&mut Slot> {
         let slot = self.slots.get_mut((id % SLOTS_MAX as u64) as usize)?;
         let is_named = slot.generation == id >> (INDEX_BITS + TABLE_BITS) && table_of(id) as u64 == self.number;
-        let is_open = slot.request.permit.as_ref().is_some_and(|permit| !permit.has_ended());
-        (is_named && is_open).then_some(slot)
+        (is_named && slot.is_open).then_some(slot)
     }
 
     /// Forgets the gate, of which no request may be open.
@@ -206,6 +210,19 @@ mod tests {
             }
             prop_assert!(live.contains(&odd) || table.get(odd).is_none());
         }
+    }
+
+    #[test]
+    fn a_panic_in_an_end_leaves_its_slot_free() {
+        let gate = Gate::builder(Duration::from_secs(1)).decisions(16).build().unwrap();
+        let mut table = PermitTable::new(1);
+        let id = admit(&mut table, &gate);
+        let ends = std::panic::AssertUnwindSafe(|| table.remove(id, |_| panic!("as planted")));
+        assert!(std::panic::catch_unwind(ends).is_err());
+        assert!(table.len() == 0 && table.get(id).is_none());
+        let next = admit(&mut table, &gate);
+        assert!(next != id && table.len() == 1);
+        assert_eq!((gate.counts().abandoned, gate.counts().in_flight()), (1, 1));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use crate::handler_time::HandlerTime;
 use crate::outcome::Outcome;
 use leeward_controllers::edge::cost::CostEstimate;
+use leeward_core::sync::CachePadded;
 use leeward_core::units::{Cost, Nanos};
 
 /// Routes whose cost is learnt separately: every value of a route's number.
@@ -13,9 +14,8 @@ pub(crate) const ROUTES: usize = 1 + u8::MAX as usize;
 pub(crate) struct Estimates {
     slo: Nanos,
     routes: Box<[RouteEstimates; ROUTES]>,
-    /// Mean cost over all routes.
-    cost: CostEstimate,
-    service: CostEstimate,
+    /// Over all routes. Apart from what no thread writes.
+    all: CachePadded<RouteEstimates>,
 }
 
 /// Estimates of one route, on a cache line of their own: a decision reads all of them.
@@ -30,14 +30,16 @@ struct RouteEstimates {
     handler: HandlerTime,
 }
 
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<RouteEstimates>() == 64, "one cache line");
+
 impl Estimates {
     /// Knows nothing about requests with the objective `slo`.
     pub(crate) fn new(slo: Nanos) -> Self {
         Estimates {
             slo,
             routes: Box::new(std::array::from_fn(|_| RouteEstimates::default())),
-            cost: CostEstimate::default(),
-            service: CostEstimate::default(),
+            all: CachePadded::default(),
         }
     }
 
@@ -51,7 +53,7 @@ impl Estimates {
     pub(crate) fn record_cost(&self, route: u8, span: Nanos, outcome: Outcome, is_trial: bool) {
         let RouteEstimates { cost, service, .. } = self.of(route);
         cost.record(span);
-        self.cost.record(span);
+        self.all.0.cost.record(span);
         // Of a request that was abandoned nobody knows how long it would have taken, but at least.
         let is_long = || outcome == Outcome::Abandoned && service.time().is_none_or(|time| span > time);
         if outcome.is_whole() || is_long() {
@@ -63,7 +65,7 @@ impl Estimates {
             } else {
                 service.record(span)
             }
-            self.service.record(span);
+            self.all.0.service.record(span);
         }
     }
 
@@ -84,25 +86,25 @@ impl Estimates {
 
     /// The same over all routes.
     pub(crate) fn mean_service(&self) -> Nanos {
-        self.service.time().unwrap_or(Nanos::ZERO)
+        self.all.0.service.time().unwrap_or(Nanos::ZERO)
     }
 
     /// Expected time that a request of this route occupies a worker; 0 before the first
     /// measurement.
     #[inline]
     pub(crate) fn expected_cost(&self, route: u8) -> Nanos {
-        self.of(route).cost.time().or(self.cost.time()).unwrap_or(Nanos::ZERO)
+        self.of(route).cost.time().or(self.all.0.cost.time()).unwrap_or(Nanos::ZERO)
     }
 
     /// Mean time over all routes that a request occupies a worker.
     pub(crate) fn mean_cost(&self) -> Option<Nanos> {
-        self.cost.time()
+        self.all.0.cost.time()
     }
 
     /// Cost in microseconds. Before the first measurement, every request costs the same.
     #[inline]
     pub(crate) fn cost(&self, route: u8) -> Cost {
-        self.of(route).cost.cost(self.cost.cost(Cost::ONE))
+        self.of(route).cost.cost(self.all.0.cost.cost(Cost::ONE))
     }
 
     /// Time that a request of this route works if it is slow: if that exceeds the objective.

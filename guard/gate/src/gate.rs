@@ -23,9 +23,7 @@ use leeward_core::shadow::{ShadowQueue, ShadowRequest};
 use leeward_core::units::{Nanos, Priority, Tenant, Time};
 use leeward_host::sync::{Mutex, lock};
 use leeward_host::{ControlTicker, ControllerBounds, RequestTotals as Sums};
-use leeward_observe::{
-    Decision, DecisionId, DecisionReason, DecisionRing, LifecycleStage, Routes, Source, Tenants, WaitCounts,
-};
+use leeward_observe::{Decision, DecisionId, DecisionReason, DecisionRing, LifecycleStage, Routes, Source, Tenants};
 use leeward_runtime::clock;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -218,7 +216,7 @@ impl Gate {
         inner.leave();
         let mut shard = lock(&inner.shards[shard]);
         if let Some(span) = end.cpu_time {
-            shard.costs[route].record(span);
+            shard.record_cost(route, span);
         }
         if end.outcome == Outcome::Rejected {
             shard.by_class.count(end.class, Some(end.reason));
@@ -235,7 +233,7 @@ impl Gate {
         let route = inner.route_index(end.route, end.outcome);
         let mut shard = lock(&inner.shards[shard]);
         if let Some(span) = end.cpu_time {
-            shard.costs[route].record(span);
+            shard.record_cost(route, span);
         }
         if end.outcome == Outcome::Rejected {
             shard.by_class.count(end.class, Some(end.reason));
@@ -277,11 +275,8 @@ impl Gate {
         let inner = &*self.0;
         let delay = self.delay().as_nanos() as f64 / inner.target().0.max(1) as f64;
         let work = || {
-            let mut sum = WaitCounts::default();
-            for shard in &inner.shards {
-                lock(shard).costs.iter().for_each(|costs| costs.add_to(&mut sum));
-            }
-            (sum.sum_ns, sum.count())
+            let of_shards = inner.shards.iter().map(|shard| lock(shard).work);
+            of_shards.fold((0, 0), |(ns, count), (span, more)| (span.0.wrapping_add(ns), count + more))
         };
         let Utilization { share, rate, .. } = lock(&inner.utilization).update(self.now(), inner.shards.len(), work);
         Load { utilization: share.max(delay), delay, rate }

@@ -33,6 +33,8 @@ pub(crate) struct OpenRequest {
     /// Its place in a queue of the caller's own.
     pub(crate) place: QueuePlace,
     pub(crate) drop_outcome: Outcome,
+    /// Why it is rejected, if it is.
+    pub(crate) rejection: DecisionReason,
     /// It was admitted although requests of its route take too long.
     pub(crate) is_trial: bool,
     pub(crate) presence: Presence,
@@ -71,6 +73,7 @@ impl OpenRequest {
             dequeue_check: None,
             place: QueuePlace::None,
             drop_outcome: Outcome::Abandoned,
+            rejection: DecisionReason::Lock,
             is_trial: false,
             presence: Presence::none(),
             is_shadow: false,
@@ -108,7 +111,7 @@ impl OpenRequest {
     }
 
     #[inline]
-    pub(crate) fn describe_end(&self, cpu_time: Option<Nanos>, outcome: Outcome, reason: DecisionReason) -> RequestEnd {
+    pub(crate) fn describe_end(&self, cpu_time: Option<Nanos>, outcome: Outcome) -> RequestEnd {
         RequestEnd {
             class: self.class,
             route: self.route,
@@ -116,7 +119,7 @@ impl OpenRequest {
             queue_time: self.queue_time,
             answered_at: self.answered_at,
             outcome,
-            reason,
+            reason: self.rejection,
         }
     }
 }

@@ -79,7 +79,8 @@ impl Permit {
             &check,
             called,
         ) {
-            self.end_for(Some(now), Outcome::Rejected, rejection.reason);
+            self.record_rejection(rejection.reason);
+            self.end(Some(now), Outcome::Rejected);
             return Err(rejection);
         }
         self.request.budget = self.gate.0.queue_budget(check.timeout, self.request.route, self.request.prior_wait);
@@ -164,6 +165,12 @@ impl Permit {
         self.request.downstream_rejected = Some(rejected);
     }
 
+    /// Records why the request was rejected inside, if it ends as [`Outcome::Rejected`] now. Without
+    /// this report, a lock rejected it, or a pool's queue like one.
+    pub fn record_rejection(&mut self, reason: DecisionReason) {
+        self.request.rejection = reason;
+    }
+
     /// Names the request's route ([`Gate::name_route`]).
     pub fn name_route(&self, name: &str) {
         self.gate.name_route(self.request.route, name);
@@ -213,12 +220,7 @@ impl Permit {
         &self.gate
     }
 
-    /// What rejects an admitted request is a lock, or a pool's queue like one.
     fn end(&mut self, now: Option<Time>, outcome: Outcome) {
-        self.end_for(now, outcome, DecisionReason::Lock);
-    }
-
-    fn end_for(&mut self, now: Option<Time>, outcome: Outcome, reason: DecisionReason) {
         let cpu = self.request.cpu_time.take();
         if let Some(span) = cpu {
             self.gate.0.estimates.record_cost(self.request.route, span, outcome, self.request.is_trial);
@@ -233,7 +235,7 @@ impl Permit {
             if let Some(rejected) = self.request.downstream_rejected {
                 self.gate.0.downstream.note(now, self.request.downstream, rejected);
             }
-            let end = self.request.describe_end(cpu, outcome, reason);
+            let end = self.request.describe_end(cpu, outcome);
             self.gate.end(
                 self.request.shard,
                 pending,
@@ -244,7 +246,7 @@ impl Permit {
             );
         } else if std::mem::take(&mut self.request.is_shadow) {
             let now = now.unwrap_or_else(|| self.gate.now());
-            let end = self.request.describe_end(cpu, outcome, reason);
+            let end = self.request.describe_end(cpu, outcome);
             self.gate.end_shadow(self.request.shard, &end, now.since(self.request.arrival) + self.request.prior_wait);
         }
     }

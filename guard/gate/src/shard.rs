@@ -80,6 +80,8 @@ pub(crate) struct Shard {
     pub(crate) latencies: Box<LatencyHistogram>,
     /// Time that requests have occupied a worker, by slot of their route.
     pub(crate) costs: Box<[WaitHistogram; ROUTE_SLOTS]>,
+    /// The same in all, and the number of these requests.
+    pub(crate) work: (Nanos, u64),
 }
 
 impl Shard {
@@ -98,6 +100,7 @@ impl Shard {
             by_route: Box::default(),
             latencies: Box::default(),
             costs: Box::default(),
+            work: (Nanos::ZERO, 0),
         }
     }
 
@@ -122,6 +125,12 @@ impl Shard {
             Verdict::Admit => Ok(()),
             Verdict::Reject(reason) => Err(reason.into()),
         }
+    }
+
+    /// Records the time that a request has occupied a worker. `route` is the slot of its route.
+    pub(crate) fn record_cost(&mut self, route: usize, span: Nanos) {
+        self.costs[route].record(span);
+        self.work = (self.work.0 + span, self.work.1 + 1);
     }
 
     /// Counts the end of an admitted request, `latency` after its arrival. `route` is the slot of

@@ -28,7 +28,8 @@ pub use self::{is_overload as overloaded, mark_retry as repeated};
 /// Requests per accepted request that are sent before some end here (Site Reliability Engineering,
 /// ch. 21: K = 2).
 const REQUESTS_PER_ACCEPT: f64 = 2.0;
-/// Time over which requests and accepted requests are counted; half of it is forgotten at once.
+/// Time over which requests and accepted requests are counted, or the objective if that is longer;
+/// half of it is forgotten at once.
 const MEMORY: Duration = Duration::from_secs(2);
 /// Requests that are sent within that time whatever the server does, to notice that it has
 /// recovered.
@@ -48,7 +49,9 @@ const RETRIES_MAX: f64 = 10.0;
 /// Inside a guarded service, a request also gets at most the remaining time of the served request.
 /// It inherits that request's class and attempt number.
 pub fn client(objective: Duration) -> Client {
-    Client { objective, shared: Arc::default() }
+    let throttle = AdaptiveThrottle::new(MEMORY.max(objective));
+    let shared = Shared { throttle: Mutex::new(throttle), rejected: Default::default(), malformed: AtomicU64::new(0) };
+    Client { objective, shared: Arc::new(shared) }
 }
 
 /// Marks a request as a retry after `attempts` earlier attempts, for retry policies.
@@ -106,7 +109,7 @@ pub struct Client {
     shared: Arc<Shared>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Shared {
     throttle: Mutex<AdaptiveThrottle>,
     /// Ended requests by [`LocalRejection`].
@@ -137,8 +140,9 @@ impl Client {
             return Err(LocalRejection::Retries);
         }
         let now = Instant::now();
-        lock(&self.shared.throttle).try_send(now, written.is_retry)?;
-        Ok(SentRequest { shared: Some(Arc::clone(&self.shared)), late_at: now.checked_add(self.objective) })
+        let half = lock(&self.shared.throttle).try_send(now, written.is_retry)?;
+        let allowed = written.timeout.map_or(self.objective, |timeout| timeout.min(self.objective));
+        Ok(SentRequest { shared: Some(Arc::clone(&self.shared)), half, late_at: now.checked_add(allowed) })
     }
 }
 
@@ -150,38 +154,61 @@ impl<S> Layer<S> for Client {
     }
 }
 
-/// A request without an answer so far. One that is dropped later than the objective has failed.
+/// A request without an answer so far. One that is dropped later than its deadline has failed.
 struct SentRequest {
     /// `None` once it is counted.
     shared: Option<Arc<Shared>>,
+    /// Half of the memory in which it was sent.
+    half: u64,
     late_at: Option<Instant>,
 }
 
 impl SentRequest {
-    fn count(&mut self, is_accepted: bool) {
+    fn count(&mut self, end: SentEnd) {
         if let Some(shared) = self.shared.take() {
-            let mut throttle = lock(&shared.throttle);
-            if is_accepted { throttle.record_accept() } else { throttle.record_reject() }
+            lock(&shared.throttle).record(self.half, end);
         }
     }
 }
 
 impl Drop for SentRequest {
     fn drop(&mut self) {
-        if self.shared.is_some() && self.late_at.is_some_and(|late_at| Instant::now() >= late_at) {
-            self.count(false);
+        if self.shared.is_some() {
+            let is_late = self.late_at.is_some_and(|late_at| Instant::now() >= late_at);
+            self.count(if is_late { SentEnd::Failed } else { SentEnd::Dropped });
         }
     }
 }
 
+/// How a sent request ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SentEnd {
+    /// The server has worked on it.
+    Accepted,
+    /// Rejected, or without an answer when it had to have one.
+    Failed,
+    /// The caller has given it up before: it says nothing of the server.
+    Dropped,
+}
+
+/// Halves of the memory for which a request without an answer says nothing of the server: it may be
+/// slow. For two more it counts as rejected.
+const FRESH: usize = 5;
+
 /// Counts of requests and accepted requests in two halves of the memory.
 ///
-/// A sent request counts when its answer comes: those in flight say nothing of the server.
+/// A sent request counts when its answer comes, or once twice the memory has passed. Requests that
+/// never end, as those on a broken connection, are then forgotten.
 #[derive(Debug)]
 struct AdaptiveThrottle {
+    memory: Duration,
     since: Instant,
     before: (f64, f64),
     now: (f64, f64),
+    /// Number of the half of the memory, and requests without an answer that were sent in this one
+    /// and in those before.
+    half: u64,
+    unanswered: [u32; FRESH + 2],
     /// Accepted requests since the last that was not, or since the memory was halved.
     run: u32,
     random: u64,
@@ -189,42 +216,70 @@ struct AdaptiveThrottle {
     retries: f64,
 }
 
-impl Default for AdaptiveThrottle {
-    fn default() -> Self {
+impl AdaptiveThrottle {
+    fn new(memory: Duration) -> Self {
         AdaptiveThrottle {
+            memory,
             since: Instant::now(),
             before: (0.0, 0.0),
             now: (0.0, 0.0),
+            half: 0,
+            unanswered: [0; FRESH + 2],
             run: 0,
             random: 0x9E37_79B9_7F4A_7C15,
             retries: 1.0,
         }
     }
-}
 
-impl AdaptiveThrottle {
-    /// Decides whether a request may be sent at `now`, and counts it if not.
-    fn try_send(&mut self, now: Instant, is_retry: bool) -> Result<(), LocalRejection> {
+    /// Decides whether a request may be sent at `now`. Returns the half of the memory for
+    /// [`AdaptiveThrottle::record`]; a request that ends here is counted.
+    fn try_send(&mut self, now: Instant, is_retry: bool) -> Result<u64, LocalRejection> {
         if is_retry && self.retries < 1.0 {
             return Err(LocalRejection::Retries);
         }
-        let elapsed = now.saturating_duration_since(self.since);
-        if elapsed >= MEMORY / 2 {
-            self.before = if elapsed >= MEMORY { (0.0, 0.0) } else { self.now };
-            (self.now, self.since) = ((0.0, 0.0), now);
-        }
+        self.advance(now);
         self.random ^= self.random << 13;
         self.random ^= self.random >> 7;
         self.random ^= self.random << 17;
         let chance = (self.random >> 11) as f64 / (1u64 << 53) as f64;
-        let (requests, accepted) = (self.before.0 + self.now.0, self.before.1 + self.now.1);
+        let overdue: u32 = self.unanswered[FRESH..].iter().sum();
+        let (requests, accepted) = (self.before.0 + self.now.0 + f64::from(overdue), self.before.1 + self.now.1);
         // max(0, (requests − K × accepts) / (requests + 1)), ibid., with probes.
         if chance < ((requests - REQUESTS_PER_ACCEPT * accepted - PROBES) / (requests + 1.0)).max(0.0) {
             self.now.0 += 1.0;
             return Err(LocalRejection::Throttled);
         }
         self.retries = if is_retry { self.retries - 1.0 } else { (self.retries + RETRIES).min(RETRIES_MAX) };
-        Ok(())
+        self.unanswered[0] = self.unanswered[0].saturating_add(1);
+        Ok(self.half)
+    }
+
+    /// Forgets the halves of the memory that have passed.
+    fn advance(&mut self, now: Instant) {
+        let half = (self.memory / 2).as_nanos().max(1);
+        let passed = now.saturating_duration_since(self.since).as_nanos() / half;
+        if passed == 0 {
+            return;
+        }
+        self.before = if passed == 1 { self.now } else { (0.0, 0.0) };
+        (self.now, self.since) = ((0.0, 0.0), now);
+        let shift = usize::try_from(passed).unwrap_or(usize::MAX).min(self.unanswered.len());
+        self.unanswered.rotate_right(shift);
+        self.unanswered[..shift].fill(0);
+        self.half += shift as u64;
+    }
+
+    /// Counts the end of a request that was sent in this half of the memory.
+    fn record(&mut self, half: u64, end: SentEnd) {
+        let unanswered = usize::try_from(self.half - half).ok().and_then(|age| self.unanswered.get_mut(age));
+        if let Some(count) = unanswered {
+            *count = count.saturating_sub(1);
+        }
+        match end {
+            SentEnd::Accepted => self.record_accept(),
+            SentEnd::Failed => (self.now.0, self.run) = (self.now.0 + 1.0, 0),
+            SentEnd::Dropped => {}
+        }
     }
 
     fn record_accept(&mut self) {
@@ -236,12 +291,6 @@ impl AdaptiveThrottle {
                 *requests = (*requests / 2.0).max(*accepted);
             }
         }
-    }
-
-    /// Records that a sent request was rejected, or failed.
-    fn record_reject(&mut self) {
-        self.now.0 += 1.0;
-        self.run = 0;
     }
 }
 
@@ -339,7 +388,7 @@ where
             StateProjection::Sent { inner, sent } => {
                 let answer = ready!(inner.poll(context));
                 let is_accepted = answer.as_ref().is_ok_and(|response| !is_overload(response));
-                sent.count(is_accepted);
+                sent.count(if is_accepted { SentEnd::Accepted } else { SentEnd::Failed });
                 let response = answer?;
                 // The served request is being polled, so the report reaches its scope.
                 scope::report_downstream(!is_accepted);
@@ -353,24 +402,28 @@ where
 mod tests {
     use super::*;
 
+    fn throttle() -> AdaptiveThrottle {
+        AdaptiveThrottle::new(MEMORY)
+    }
+
     #[test]
     fn the_throttle_sends_little_to_a_rejecting_server_and_recovers() {
-        let (mut throttle, mut now) = (AdaptiveThrottle::default(), Instant::now());
-        let mut sent_of = |requests: u32, answer: fn(&mut AdaptiveThrottle)| {
+        let (mut throttle, mut now) = (throttle(), Instant::now());
+        let mut sent_of = |requests: u32, end: SentEnd| {
             let mut sent = 0;
             for _ in 0..requests {
                 now += Duration::from_millis(1);
-                if throttle.try_send(now, false).is_ok() {
+                if let Ok(half) = throttle.try_send(now, false) {
                     sent += 1;
-                    answer(&mut throttle);
+                    throttle.record(half, end);
                 }
             }
             sent
         };
-        let sent = sent_of(4_000, AdaptiveThrottle::record_reject);
+        let sent = sent_of(4_000, SentEnd::Failed);
         assert!(sent < 100, "{sent} of 4,000");
-        sent_of(2_500, AdaptiveThrottle::record_accept);
-        let sent = sent_of(1_000, AdaptiveThrottle::record_accept);
+        sent_of(2_500, SentEnd::Accepted);
+        let sent = sent_of(1_000, SentEnd::Accepted);
         assert_eq!(sent, 1_000, "nothing ends here once the server accepts");
     }
 
@@ -394,21 +447,46 @@ mod tests {
 
     #[test]
     fn requests_in_flight_end_no_others_until_the_server_has_rejected() {
-        let (mut throttle, mut now) = (AdaptiveThrottle::default(), Instant::now());
-        for _ in 0..1_000 {
-            assert_eq!(throttle.try_send(now, false), Ok(()), "a burst");
-        }
-        (0..1_000).for_each(|_| throttle.record_accept());
+        let (mut throttle, mut now) = (throttle(), Instant::now());
+        let burst: Vec<_> = (0..1_000).map(|_| throttle.try_send(now, false).expect("a burst")).collect();
+        burst.into_iter().for_each(|half| throttle.record(half, SentEnd::Accepted));
         // A request each 20 ms, answered after 3 s.
+        let mut sent = std::collections::VecDeque::new();
         for number in 0..500 {
             now += Duration::from_millis(20);
-            assert_eq!(throttle.try_send(now, false), Ok(()), "{number}");
+            sent.push_back(throttle.try_send(now, false).unwrap_or_else(|error| panic!("{number}: {error:?}")));
             if number >= 150 {
-                throttle.record_accept();
+                throttle.record(sent.pop_front().unwrap(), SentEnd::Accepted);
             }
         }
-        (0..1_000).for_each(|_| throttle.record_reject());
+        let half = throttle.half;
+        (0..1_000).for_each(|_| throttle.record(half, SentEnd::Failed));
         assert!((0..100).any(|_| throttle.try_send(now, false).is_err()));
+    }
+
+    /// Nobody gives up the requests to a server that hangs, and they never end. It then answers
+    /// others.
+    #[test]
+    fn a_server_that_hangs_is_spared_and_its_requests_are_forgotten() {
+        let (mut throttle, mut now) = (throttle(), Instant::now());
+        let mut sent_in = |seconds: u32, is_answered: bool| {
+            let mut sent = 0;
+            for _ in 0..1_000 * seconds {
+                now += Duration::from_millis(1);
+                if let Ok(half) = throttle.try_send(now, false) {
+                    sent += 1;
+                    if is_answered {
+                        throttle.record(half, SentEnd::Accepted);
+                    }
+                }
+            }
+            sent
+        };
+        let (first, later) = (sent_in(6, false), sent_in(30, false));
+        assert!((4_900..5_300).contains(&first), "{first}: five seconds, and probes");
+        assert!(later < 500, "{later} of 30,000");
+        sent_in(6, true);
+        assert_eq!(sent_in(1, true), 1_000, "it answers again");
     }
 
     #[test]
@@ -428,22 +506,16 @@ mod tests {
     #[test]
     fn about_half_of_what_is_sent_to_an_overloaded_server_is_accepted() {
         for accepted_of_8 in 1..=3 {
-            let (mut throttle, mut now) = (AdaptiveThrottle::default(), Instant::now());
+            let (mut throttle, mut now) = (throttle(), Instant::now());
             let (mut sent, mut accepted, mut credit) = (0, 0, 0);
             for number in 0..20_000 {
                 now += Duration::from_millis(1);
                 // The server can do some of eight that arrive, in bunches.
                 credit = (credit + accepted_of_8).min(8 * 12);
-                if throttle.try_send(now, false).is_err() {
-                    continue;
-                }
+                let Ok(half) = throttle.try_send(now, false) else { continue };
                 let is_accepted = credit >= 8;
-                if is_accepted {
-                    credit -= 8;
-                    throttle.record_accept();
-                } else {
-                    throttle.record_reject();
-                }
+                credit -= if is_accepted { 8 } else { 0 };
+                throttle.record(half, if is_accepted { SentEnd::Accepted } else { SentEnd::Failed });
                 if number >= 5_000 {
                     (sent, accepted) = (sent + 1, accepted + u32::from(is_accepted));
                 }
@@ -456,14 +528,14 @@ mod tests {
 
     #[test]
     fn retries_are_limited_to_one_request_in_ten() {
-        let (mut throttle, mut now, mut sent) = (AdaptiveThrottle::default(), Instant::now(), (0, 0));
+        let (mut throttle, mut now, mut sent) = (throttle(), Instant::now(), (0, 0));
         for _ in 0..10_000 {
             now += Duration::from_millis(1);
             // Each request is retried three times.
             for attempt in 0..4 {
                 match throttle.try_send(now, attempt > 0) {
-                    Ok(()) if attempt > 0 => sent.1 += 1,
-                    Ok(()) => sent.0 += 1,
+                    Ok(_) if attempt > 0 => sent.1 += 1,
+                    Ok(_) => sent.0 += 1,
                     Err(_) => {}
                 }
                 throttle.record_accept();

@@ -15,7 +15,7 @@ use http::header::{CONNECTION, CONTENT_LENGTH, HeaderValue};
 use http::{Response, StatusCode};
 use http_body::Body;
 use leeward_core::units::{Nanos, Time};
-use leeward_gate::{Gate, Outcome, Permit};
+use leeward_gate::{DecisionReason, Gate, Outcome, Permit};
 use leeward_runtime::clock;
 use pin_project_lite::pin_project;
 use std::future::Future;
@@ -70,10 +70,12 @@ impl AdmittedRequest {
         }
         // Most responses are complete here, so one clock reading serves for both times.
         permit.record_answer_start(permit.gate().time_at(reading));
-        let is_lock_rejected = scope.is_lock_rejected() && !status::is_success(response);
-        if is_lock_rejected || response.extensions().get::<RejectedInside>().is_some() {
-            // The handler's lock rejected it, and the handler found no other answer; or another
-            // layer's gate did.
+        let inside = response.extensions().get::<RejectedInside>().map(|rejected| rejected.0);
+        let rejected = inside.or(scope.is_lock_rejected().then_some(DecisionReason::Lock));
+        if let Some(reason) = rejected.filter(|_| !status::is_success(response)) {
+            // Another layer's gate rejected it, or the handler's lock, and nobody found another
+            // answer.
+            permit.record_rejection(reason);
             Outcome::Rejected
         } else if status::is_failure(response) {
             Outcome::Failed
@@ -97,10 +99,11 @@ impl<F, R: Body, B: Body> ResponseFuture<F, R, B> {
 
     pub(crate) fn rejected(
         mut response: Response<GuardedBody<R>>,
+        reason: DecisionReason,
         rest: UnreadBody<B>,
         profiled: ProfiledRequest,
     ) -> Self {
-        mark_rejected(&mut response);
+        mark_rejected(&mut response, reason);
         let drain = match rest {
             UnreadBody::None => None,
             UnreadBody::Close => {
@@ -142,7 +145,7 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
             Err(rejection) => {
                 let grpc = wait.as_ref().and_then(|wait| wait.grpc.as_ref());
                 let mut response = rejection::response(&rejection, grpc);
-                mark_rejected(&mut response);
+                mark_rejected(&mut response, rejection.reason);
                 headers::write_load(reporter, response.headers_mut());
                 if wait.is_some_and(|wait| wait.closes_connection) {
                     set_connection_close(&mut response);
@@ -193,8 +196,8 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
                 let outcome = request.record_answer(&response, now);
                 let is_whole =
                     *until == EndOfRequest::Headers || response.body().is_end_stream() || ends_with_head(&response);
-                if outcome == Outcome::Rejected {
-                    mark_rejected(&mut response);
+                if outcome == Outcome::Rejected && response.extensions().get::<RejectedInside>().is_none() {
+                    mark_rejected(&mut response, DecisionReason::Lock);
                 }
                 if outcome == Outcome::Rejected || is_whole {
                     // Ended where it lies: moving it costs as much as a lock.
@@ -257,12 +260,13 @@ fn content_length<R: Body>(response: &Response<R>) -> Option<u64> {
 /// Extension of a response by which a gate of this process rejected the request. A header would not
 /// do: a backend's response has the same.
 #[derive(Clone, Copy)]
-struct RejectedInside;
+struct RejectedInside(DecisionReason);
 
-/// Tells a layer around this one, if there is one, that the response is a rejection.
-fn mark_rejected<R>(response: &mut Response<R>) {
+/// Tells a layer around this one, if there is one, that the response is a rejection. A layer that
+/// runs this one in another task is not seen, and takes the response for a failure.
+fn mark_rejected<R>(response: &mut Response<R>, reason: DecisionReason) {
     // An extension allocates.
     if scope::current_request().is_some() {
-        response.extensions_mut().insert(RejectedInside);
+        response.extensions_mut().insert(RejectedInside(reason));
     }
 }

@@ -58,6 +58,8 @@ impl<S> GuardedService<S> {
     /// Collects the knowledge of a request, and the name of its route; `None`: the request bypasses
     /// the gate.
     fn request_info<'a>(&self, request: &'a Parts, reading: Time) -> Option<(RequestInfo, Option<RouteName<'a>>)> {
+        // Also of a request that bypasses the gate: its response is one to an earlier request.
+        let age = age(request, reading);
         let path = request.uri.path();
         if path.starts_with("/grpc.health.v1.Health/") || is_preflight(request) {
             return None;
@@ -81,7 +83,7 @@ impl<S> GuardedService<S> {
         if let Some(timeout) = parsed.timeout {
             info = info.with_timeout(timeout);
         }
-        match age(request, reading) {
+        match age {
             Some(waited) => info = info.with_age(waited),
             None => self.shared.settings.probes.measure(&self.shared.gate),
         }
@@ -127,7 +129,7 @@ impl<S: Clone> GuardedService<S> {
         headers::write_load(&self.shared.reporter(), response.headers_mut());
         profiled.label(|| "(rejected)");
         profiled.pause();
-        ResponseFuture::rejected(response, UnreadBody::of(&parts, body), profiled)
+        ResponseFuture::rejected(response, rejection.reason, UnreadBody::of(&parts, body), profiled)
     }
 }
 
@@ -265,8 +267,10 @@ where
         let mut profiled = ProfiledRequest::start();
         profiled.label(|| label(&parts));
         let (shared, reading) = (&*self.shared, clock::process());
-        // Servers send no body to HEAD, and drop one unread.
-        let ends_at = if parts.method == Method::HEAD { EndOfRequest::Headers } else { shared.settings.ends_at };
+        // Servers of HTTP/1 send no body to HEAD, and drop one unread. A tunnel's is no load.
+        let is_head = parts.method == Method::HEAD && parts.version < Version::HTTP_2;
+        let has_no_body = is_head || parts.method == Method::CONNECT;
+        let ends_at = if has_no_body { EndOfRequest::Headers } else { shared.settings.ends_at };
         let Some((info, route)) = self.request_info(&parts, reading) else {
             let inner = self.inner.call(Request::from_parts(parts, body));
             profiled.pause();
@@ -490,6 +494,29 @@ mod tests {
         }
     }
 
+    /// Answers from a cache if the service inside has no answer.
+    #[derive(Clone)]
+    struct CachedService(GuardedService<AnswerService>);
+
+    impl Service<Request<Empty>> for CachedService {
+        type Response = Response<GuardedBody<Empty>>;
+        type Error = Infallible;
+        type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>>>>;
+
+        fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            self.0.poll_ready(context)
+        }
+
+        fn call(&mut self, request: Request<Empty>) -> Self::Future {
+            let call = self.0.call(request);
+            Box::pin(async move {
+                let mut response = call.await?;
+                *response.status_mut() = http::StatusCode::OK;
+                Ok(response)
+            })
+        }
+    }
+
     #[tokio::test]
     async fn a_layer_inside_another_rejects_for_both() {
         let layers = [slo(ms(20)), slo(ms(20)), slo(ms(20)).describe(|_, info| info.with_timeout(ms(0)))];
@@ -503,6 +530,17 @@ mod tests {
         let counts = layers.each_ref().map(|layer| layer.gate().counts());
         let ends = counts.each_ref().map(|of| (of.rejections(), of.rejected_inside, of.failed, of.in_flight()));
         assert_eq!(ends, [(0, 1, 0, 0), (0, 1, 0, 0), (1, 0, 0, 0)]);
+        let snapshot = leeward_gate::Source::snapshot(outer.gate());
+        let reasons: Vec<_> =
+            snapshot.refused.iter().filter(|of| of.count > 0).map(|of| (of.reason, of.count)).collect();
+        assert_eq!(reasons, [("deadline", 1)]);
+
+        // Between them, another answer is found.
+        let layers = [slo(ms(20)), slo(ms(20)).describe(|_, info| info.with_timeout(ms(0)))];
+        let mut service = layers[0].layer(CachedService(layers[1].layer(AnswerService)));
+        assert_eq!(service.call(Request::new(Empty)).await.unwrap().status(), 200);
+        let counts = layers.each_ref().map(|layer| layer.gate().counts());
+        assert_eq!(counts.map(|of| (of.rejections(), of.rejected_inside, of.in_flight())), [(0, 0, 0), (1, 0, 0)]);
 
         let layer = slo(ms(20));
         let mut body = layer.layer(BackendService).call(Request::new(Empty)).await.unwrap().into_body();
