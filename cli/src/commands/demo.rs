@@ -125,12 +125,18 @@ pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let page = leeward_report::render(&results);
     interrupt.finish()?;
     let report = output_files::write_results(&args.out, &results, &page)?;
+    let late = rows.iter().filter(|row| !row.is_measured()).count();
     stdout::print(&format!(
         "\n{}{}\n{}",
-        explanation::late_clients_warning(results.doubts.len(), rows.len()),
+        explanation::late_clients_warning(late, rows.len()),
         plain::outro(&rows, &results.machines),
         report_link(&report)
     ))?;
+    // No late clients explain that the server fails.
+    if results.doubts.len() > late {
+        let failed = results.doubts.len() - late;
+        return Err(Failure::Runtime(anyhow!("the server failed requests in {failed} runs; the report names them")));
+    }
     check_measured(&results.doubts, rows.len())
 }
 

@@ -108,6 +108,9 @@ fn recommendation(workload: &TunedWorkload) -> String {
         Some(retest) if retest.is_confirmed() => {
             format!("The best is also better than the scenario's own at each of {RETEST_SEEDS} other seeds. Use it:")
         }
+        Some(retest) if retest.wins == 0 => {
+            format!("The best is better at none of {RETEST_SEEDS} other seeds. Keep the scenario as it is.")
+        }
         Some(retest) => format!(
             "The best is better at only {} of {RETEST_SEEDS} other seeds: as far as these tell, the scenario's own set is as \
              good. Keep the scenario as it is.",

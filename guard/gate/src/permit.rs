@@ -165,7 +165,7 @@ impl Permit {
         self.request.downstream_rejected = Some(rejected);
     }
 
-    /// Records why the request was rejected inside, if it ends as [`Outcome::Rejected`] now. Without
+    /// Records why the request was rejected inside, if it ends as [`Outcome::Rejected`]. Without
     /// this report, a lock rejected it, or a pool's queue like one.
     pub fn record_rejection(&mut self, reason: DecisionReason) {
         self.request.rejection = reason;

@@ -130,7 +130,7 @@ fn locks(run: &PlannedRun<'_>, outcome: &RunOutcome) -> Vec<LockRow> {
         lock: name,
         kind: lock.kind.map(String::from),
         acquired_rps: per_second(lock.acquisitions, lock.span),
-        waited_rate: ratio(lock.contended, lock.acquisitions),
+        waited_rate: share(lock.contended, lock.acquisitions),
         refused_rps: per_second(lock.rejected, lock.span),
         drop_share: share(lock.rejected, server.server.rejected),
         wait_mean_us: round(lock.wait_mean_ns / 1e3, 3),

@@ -236,7 +236,7 @@ fn check_setups(setups: &[ThreadingSetup]) -> Result<(), Failure> {
 /// Rejects `--tier` beside the name of another tier or service.
 fn check_tier(args: &BenchArgs, name: &str) -> Result<(), Failure> {
     match &args.tier {
-        Some(tier) if tier != name => {
+        Some(tier) if canonical(tier) != name => {
             Err(RunError::Tier { name: tier.chars().take(60).collect(), accepted: name.into() }.into())
         }
         _ => Ok(()),
@@ -248,11 +248,15 @@ fn default_setups() -> Result<Vec<ThreadingSetup>, Failure> {
     SETUPS.iter().map(read).collect()
 }
 
+/// Our name of a service: papers have other names for some.
+fn canonical(name: &str) -> &str {
+    Catalogue::builtin().find(name).map_or(name, |case| case.name())
+}
+
 /// Finds the tier of the named scenario, or the tier of this name in a built-in scenario.
 fn find_tier(args: &BenchArgs, arrivals: Arrivals) -> Result<SimulatedTier, Failure> {
     let (name, seed) = (&args.what.scenario, args.what.seed);
-    // Papers have other names for some services.
-    let name = Catalogue::builtin().find(name).map_or(name.as_str(), |case| case.name());
+    let name = canonical(name);
     let is_scenario = builtin_scenarios().iter().any(|known| known.id == name) || name.contains(['/', '\\', '.']);
     if !is_scenario {
         let is_named = format!("name = \"{name}\"");

@@ -5,7 +5,7 @@
 use super::{Candidate, Params, TIE};
 use leeward_outcome::results::PointRow;
 
-/// Number of seeds of the retest. Of two equally good sets, one is better at all five in 1 of 32
+/// Number of seeds of the retest. One that is as good as the other is better at all five in 1 of 32
 /// searches.
 pub const RETEST_SEEDS: u32 = 5;
 
