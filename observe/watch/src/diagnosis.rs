@@ -266,11 +266,12 @@ fn connection_pool(facts: &Facts) -> Option<(Cause, String)> {
 /// The backend that nearly always owes as many answers as it ever does. By Little's law, these
 /// are enough for all requests: connections that serve none, as of a queue that is polled, are few.
 fn full_backend(facts: &Facts) -> Option<&Backend> {
-    facts.backends.iter().find(|backend| {
+    facts.backends.iter().filter(|_| facts.responses_per_s > 0.0).find(|backend| {
         let is_steady = backend.share >= BUSY && backend.waiting >= BUSY * backend.share * f64::from(backend.most);
         is_steady && backend.waiting >= 0.5 * facts.responses_per_s * backend.oldest.as_secs_f64()
     })
 }
+/// Without responses, as of a deadlock or a Unix socket, any connection would be enough.
 
 fn disk(facts: &Facts) -> Option<(Cause, String)> {
     let least = 0.3 * facts.inside.clamp(1.0, 3.0);
@@ -676,6 +677,10 @@ mod tests {
                 Facts { inside: 1.0, cpus: 2.0, idle_cpus: 0.0, accept_share: 1.0, accept_queue: 9.0, ..idle() },
                 Cause::Cpu,
             ),
+            // A deadlock, and a client of a queue that is polled.
+            (Facts { backends: owing(1.0, 500), ..with_inside(60.0, 20_000, idle()) }, Cause::Unknown),
+            // The same client, in a service whose responses are not counted.
+            (with_queue(600, Facts { is_unix: true, backends: owing(1.0, 20), ..idle() }), Cause::Unknown),
             // A server that cannot accept, and tries all the time.
             (Facts { cpus: 1.0, runs_one_thread: true, accept_share: 1.0, accept_queue: 9.0, ..idle() }, Cause::Accept),
             // Threads of Python that wait for the one that runs, on a machine with other work.

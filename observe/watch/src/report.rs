@@ -232,7 +232,11 @@ mod tests {
             (idle.clone(), Cause::Unknown, "of Go, Java and async Rust a dump"),
             (Facts { is_visible: false, ..idle.clone() }, Cause::Unknown, "run this as root"),
             (locked, Cause::Lock, "of an interpreter or a JVM only with a perf map"),
-            (Facts { backends: owing(50), ..idle.clone() }, Cause::Downstream, "allow more calls at a time"),
+            (
+                Facts { backends: owing(50), responses_per_s: 80.0, ..idle.clone() },
+                Cause::Downstream,
+                "allow more calls at a time",
+            ),
             (Facts { backends: owing(900), ..idle.clone() }, Cause::Downstream, "on its own machine"),
             (
                 Facts { processes: 3.0, stopped_pids: vec![12, 13], ..idle.clone() },
