@@ -250,12 +250,13 @@ impl Backend {
 fn connection_pool(facts: &Facts) -> Option<(Cause, String)> {
     let Backend { address, most, oldest, .. } = full_backend(facts)?;
     (facts.cpus + facts.waiting_for_cpus < BUSY).then(|| {
-        let why = match most {
-            1 => "a pool of 1 or a lock around the call".to_owned(),
-            _ => format!("a pool of {most}"),
+        // One connection may be no pool: HTTP/2 and pipelining send many requests over it.
+        let (connections, pool) = match most {
+            1 => ("1 connection waits".to_owned(), String::new()),
+            _ => (format!("{most} connections wait"), format!("a pool of {most}, or ")),
         };
         let sentence = format!(
-            "waits for {address}, or for its turn to call it: always {most} at a time wait there, the oldest for {} ({why}, or a slow backend?); {}",
+            "waits for {address}, or for its turn to call it: always {connections} there, the oldest for {} ({pool}a slow backend?); {}",
             millis(*oldest),
             queue(facts)
         );
@@ -288,7 +289,7 @@ fn disk(facts: &Facts) -> Option<(Cause, String)> {
 fn lock(facts: &Facts) -> Option<(Cause, String)> {
     let threads = &facts.threads;
     let calls = full_backend(facts).map_or(String::new(), |Backend { address, most, .. }| {
-        format!(", while {address} owes {most} answers: a lock that is held during its calls, or a pool's?")
+        format!(", while {address} owes answers on {most} of its connections: a lock that is held during its calls, or a pool's?")
     });
     // Threads of an interpreter that runs one at a time sleep at its own lock while one of them
     // runs.
@@ -542,17 +543,17 @@ mod tests {
             (
                 with_full_pool(idle()),
                 Cause::Downstream,
-                "always 4 at a time wait there, the oldest for 66 ms (a pool of 4,",
+                "always 4 connections wait there, the oldest for 66 ms (a pool of 4, or a slow backend?)",
             ),
             (
                 Facts { backends: owing(0.95, 40), responses_per_s: 20.0, ..with_inside(60.0, 3_000, idle()) },
                 Cause::Downstream,
-                "(a pool of 1 or a lock around the call, or a slow backend?)",
+                "always 1 connection waits there, the oldest for 40 ms (a slow backend?)",
             ),
             (
                 with_full_pool(threads(|threads| threads.mutex = 56.0, idle())),
                 Cause::Lock,
-                "56 threads sleep at a mutex, while 10.0.0.7:5432 owes 4 answers: a lock that is held during its calls",
+                "56 threads sleep at a mutex, while 10.0.0.7:5432 owes answers on 4 of its connections: a lock that is held during its calls",
             ),
             (
                 with_full_pool(Facts { cpus: 0.95, ..idle() }),
