@@ -115,7 +115,7 @@ impl ListenerReport {
         let counted = |value: f64| (!facts.is_unix).then_some(value);
         let now = facts.oldest_unread_now.filter(|_| !facts.is_unix);
         ListenerReport {
-            next: next(cause, address, processes.first(), facts),
+            next: next(cause, address, processes.first(), facts, rustix::process::geteuid().is_root()),
             address: address.to_string(),
             processes,
             cause,
@@ -145,7 +145,13 @@ impl ListenerReport {
 }
 
 /// What to do next.
-fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>, facts: &Facts) -> Option<String> {
+fn next(
+    cause: Cause,
+    address: &ListenAddress,
+    process: Option<&ProcessReport>,
+    facts: &Facts,
+    is_root: bool,
+) -> Option<String> {
     let pid = process.map_or("PID".to_owned(), |process| process.pid.to_string());
     let port = match address {
         ListenAddress::Tcp(address) => format!(":{}", address.port()),
@@ -167,7 +173,10 @@ fn next(cause: Cause, address: &ListenAddress, process: Option<&ProcessReport>, 
             Some("watch that service, on its own machine; if nothing waits there, allow more calls at a time".into())
         }
         Cause::Downstream => Some("watch that service, on its own machine".into()),
-        Cause::Unknown if !facts.is_visible => Some("run this as root, outside of containers".into()),
+        Cause::Unknown if !facts.is_visible => {
+            let user = if is_root { "" } else { "as root, " };
+            Some(format!("run this {user}outside of containers"))
+        }
         Cause::Unknown => Some(format!(
             "`leeward profile record --pid {pid}` shows where its threads wait (docs/profile.md); of Go, Java and async Rust a dump of their goroutines, threads or tasks shows more"
         )),
@@ -211,11 +220,12 @@ mod tests {
     use crate::facts::Backend;
 
     /// What to do next about requests that wait, where these facts are seen, too.
-    fn next_of(facts: Facts) -> (Cause, Option<String>) {
+    fn next_of(facts: Facts, is_root: bool) -> (Cause, Option<String>) {
         let facts = Facts { inside: 9.0, inside_share: 1.0, oldest_inside: Duration::from_secs(1), ..facts };
-        let processes = vec![ProcessReport { pid: 11, name: "service".into() }];
-        let report = ListenerReport::new(&ListenAddress::Tcp("127.0.0.1:80".parse().unwrap()), processes, &facts);
-        (report.cause, report.next)
+        let address = ListenAddress::Tcp("127.0.0.1:80".parse().unwrap());
+        let process = ProcessReport { pid: 11, name: "service".into() };
+        let cause = diagnose(&facts).cause;
+        (cause, next(cause, &address, Some(&process), &facts, is_root))
     }
 
     #[test]
@@ -245,8 +255,14 @@ mod tests {
             ),
             (Facts { stopped_share: 1.0, ..idle }, Cause::Stopped, "`kill -CONT 11`"),
         ] {
-            let (found, next) = next_of(facts);
+            let (found, next) = next_of(facts, false);
             assert!(found == cause && next.as_ref().is_some_and(|next| next.contains(words)), "{found:?}: {next:?}");
         }
+    }
+
+    #[test]
+    fn root_is_not_told_to_become_root() {
+        let (cause, next) = next_of(Facts::default(), true);
+        assert_eq!((cause, next.as_deref()), (Cause::Unknown, Some("run this outside of containers")));
     }
 }
