@@ -91,8 +91,9 @@ impl ConnectionTable {
         self.dropped = self.dropped.saturating_add(total);
     }
 
-    /// Takes a connection at the time `at`.
-    pub(crate) fn tcp(&mut self, at: Duration, socket: &TcpSocket) {
+    /// Takes a connection at the time `at`; returns whether a request stands there, unread or
+    /// inside.
+    pub(crate) fn tcp(&mut self, at: Duration, socket: &TcpSocket) -> bool {
         let front = &mut self.front;
         front.connections += 1;
         let key = (socket.local, socket.peer);
@@ -108,14 +109,15 @@ impl ConnectionTable {
                 }),
                 socket.is_being_served(),
             );
-            return;
+            return socket.unread > 0 || socket.is_being_served();
         }
         self.latest = at;
         let followed = self.tcp.entry(key).or_insert_with(|| Followed::new(at, socket));
         let age = followed.unread.observe(at, socket);
         let is_open = followed.turn.observe(socket, Asker::Peer, &mut self.usual_answer);
         count_state(front, socket, age, is_open);
-        followed.is_waiting = age.is_some() || is_open;
+        let is_waiting = age.is_some() || is_open;
+        followed.is_waiting = is_waiting;
         followed.unread_at = if age.is_some() { at } else { followed.unread_at };
         followed.is_closed_by_peer = socket.state == TcpState::CloseWait;
         let changes = followed.changes(socket);
@@ -127,6 +129,7 @@ impl ConnectionTable {
             front.responses += u64::from(changes.responses);
             front.retransmitted += u64::from(changes.retransmitted);
         }
+        is_waiting
     }
 
     /// Takes an accepted connection of a Unix listener.
@@ -305,7 +308,9 @@ mod tests {
 
     fn poll(table: &mut ConnectionTable, at: u64, sockets: &[TcpSocket]) -> FrontPoll {
         table.begin();
-        sockets.iter().for_each(|socket| table.tcp(ms(at), socket));
+        for socket in sockets {
+            table.tcp(ms(at), socket);
+        }
         table.end()
     }
 

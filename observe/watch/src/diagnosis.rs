@@ -44,7 +44,7 @@ pub fn diagnose(facts: &Facts) -> Diagnosis {
 type Rule = fn(&Facts) -> Option<(Cause, String)>;
 
 /// The rules. Certain causes stand first: a process that is stopped or throttled needs no other
-/// explanation, and one that is stopped among others none if requests wait. Connections that
+/// explanation, and one that is stopped among others none if requests wait for it. Connections that
 /// nobody accepts show themselves, and may keep a CPU busy with failing calls. Pauses fill CPUs,
 /// too, but only for their time. Busy CPUs stand before waits, since every thread waits behind a
 /// busy CPU. Idle pools look like locks, so locks stand behind everything that shows where a
@@ -119,13 +119,18 @@ fn healthy(facts: &Facts) -> Option<(Cause, String)> {
     })
 }
 
-/// Some of several processes are stopped. Their connections wait, whatever the others do.
+/// Some of several processes are stopped, and requests wait for them, whatever the others do.
 fn partly_stopped(facts: &Facts) -> Option<(Cause, String)> {
     let count = facts.stopped_pids.len();
-    let (processes, are) = if count == 1 { ("process", "is") } else { ("processes", "are") };
-    (count > 0).then(|| {
+    (count > 0 && facts.waits_for_stopped_share >= LASTING).then(|| {
+        let (processes, are) = match (count, facts.waits_for_stopped_share >= 0.95) {
+            (1, true) => ("process", "is stopped"),
+            (1, false) => ("process", "was stopped for half of the time or more"),
+            (_, true) => ("processes", "are stopped"),
+            (_, false) => ("processes", "were stopped for half of the time or more"),
+        };
         let sentence = format!(
-            "{processes} {} ({count} of {:.0}) {are} stopped, by a signal, a debugger or a frozen cgroup; {}",
+            "{processes} {} ({count} of {:.0}) {are}, by a signal, a debugger or a frozen cgroup; {}",
             pid_list(&facts.stopped_pids),
             facts.processes,
             queue(facts)
@@ -266,13 +271,13 @@ fn connection_pool(facts: &Facts) -> Option<(Cause, String)> {
 
 /// The backend that nearly always owes as many answers as it ever does. By Little's law, these
 /// are enough for all requests: connections that serve none, as of a queue that is polled, are few.
+/// Without responses, as of a deadlock or a Unix socket, any connection would be enough.
 fn full_backend(facts: &Facts) -> Option<&Backend> {
     facts.backends.iter().filter(|_| facts.responses_per_s > 0.0).find(|backend| {
         let is_steady = backend.share >= BUSY && backend.waiting >= BUSY * backend.share * f64::from(backend.most);
         is_steady && backend.waiting >= 0.5 * facts.responses_per_s * backend.oldest.as_secs_f64()
     })
 }
-/// Without responses, as of a deadlock or a Unix socket, any connection would be enough.
 
 fn disk(facts: &Facts) -> Option<(Cause, String)> {
     let least = 0.3 * facts.inside.clamp(1.0, 3.0);
@@ -487,6 +492,11 @@ mod tests {
         Facts { backends: owing(3.8, 66), responses_per_s: 48.0, ..with_inside(60.0, 1_250, facts) }
     }
 
+    /// One of two processes is stopped; requests wait for it for this share of the time.
+    fn with_stopped(share: f64, facts: Facts) -> Facts {
+        Facts { processes: 2.0, stopped_pids: vec![12], waits_for_stopped_share: share, ..facts }
+    }
+
     #[test]
     fn each_cause_is_named_with_its_evidence() {
         let busy = Facts { cpus: 1.9, idle_cpus: 0.0, ..idle() };
@@ -561,9 +571,14 @@ mod tests {
                 "nothing shows why; 10.0.0.7:5432 owes 3.8 answers, and a pool of connections may be full",
             ),
             (
-                with_queue(3_000, Facts { processes: 2.0, stopped_pids: vec![12], ..idle() }),
+                with_queue(3_000, with_stopped(1.0, Facts { cpus: 1.9, idle_cpus: 0.0, ..idle() })),
                 Cause::Stopped,
                 "process 12 (1 of 2) is stopped, by a signal",
+            ),
+            (
+                with_queue(3_000, with_stopped(0.6, idle())),
+                Cause::Stopped,
+                "process 12 (1 of 2) was stopped for half of the time or more, by a signal",
             ),
             (
                 Facts { name_server: Some(("10.0.0.2:53".into(), 0.9)), ..with_inside(12.0, 510, idle()) },
@@ -662,8 +677,14 @@ mod tests {
                 Facts { backends: vec![Backend { most: 8, ..owing(3.8, 66).remove(0) }], ..with_full_pool(idle()) },
                 Cause::Unknown,
             ),
+            // A deadlock, and a client of a queue that is polled.
+            (Facts { backends: owing(1.0, 500), ..with_inside(60.0, 20_000, idle()) }, Cause::Unknown),
+            // The same client, in a service whose responses are not counted.
+            (with_queue(600, Facts { is_unix: true, backends: owing(1.0, 20), ..idle() }), Cause::Unknown),
             // One of two processes is stopped, and nobody waits for it.
-            (Facts { processes: 2.0, stopped_pids: vec![12], ..idle() }, Cause::None),
+            (with_stopped(0.0, idle()), Cause::None),
+            // The same, and the other one has too much work.
+            (with_queue(380, with_stopped(0.0, Facts { cpus: 1.9, idle_cpus: 0.0, ..idle() })), Cause::Cpu),
             // A thread that computes in the background, while requests are served at once.
             (
                 Facts {
@@ -678,10 +699,6 @@ mod tests {
                 Facts { inside: 1.0, cpus: 2.0, idle_cpus: 0.0, accept_share: 1.0, accept_queue: 9.0, ..idle() },
                 Cause::Cpu,
             ),
-            // A deadlock, and a client of a queue that is polled.
-            (Facts { backends: owing(1.0, 500), ..with_inside(60.0, 20_000, idle()) }, Cause::Unknown),
-            // The same client, in a service whose responses are not counted.
-            (with_queue(600, Facts { is_unix: true, backends: owing(1.0, 20), ..idle() }), Cause::Unknown),
             // A server that cannot accept, and tries all the time.
             (Facts { cpus: 1.0, runs_one_thread: true, accept_share: 1.0, accept_queue: 9.0, ..idle() }, Cause::Accept),
             // Threads of Python that wait for the one that runs, on a machine with other work.

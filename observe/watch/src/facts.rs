@@ -93,6 +93,8 @@ pub struct Facts {
     pub processes: f64,
     /// Numbers of those that were stopped in half of the polls or more, in order.
     pub stopped_pids: Vec<u32>,
+    /// Share of polls in which a request waited for a stopped process.
+    pub waits_for_stopped_share: f64,
     /// CPUs that the processes used.
     pub cpus: f64,
     /// CPUs that they may use.
@@ -192,6 +194,7 @@ impl Facts {
             }),
             processes: mean(&|poll| poll.processes.visible.into()),
             stopped_pids: stopped_pids(polls),
+            waits_for_stopped_share: share(&|poll| poll.processes.waits_for_stopped),
             cpus: rate(&|poll| poll.processes.cpu.as_secs_f64()),
             threads: mean_threads(polls),
             backends: backends(polls),
@@ -527,9 +530,12 @@ mod tests {
         let facts = Facts::of(&polls(10, |number| {
             let stopped = if number < 5 { vec![12, 11] } else { vec![13] };
             let stopped = if number < 9 { stopped } else { Vec::new() };
-            Poll { processes: ProcessPoll { visible: 4, stopped, ..ProcessPoll::default() }, ..Poll::default() }
+            let waits_for_stopped = number < 3;
+            let processes = ProcessPoll { visible: 4, stopped, waits_for_stopped, ..ProcessPoll::default() };
+            Poll { processes, ..Poll::default() }
         }));
         assert_eq!((facts.stopped_pids, facts.processes, facts.stopped_share), (vec![11, 12], 4.0, 0.0));
+        assert!((facts.waits_for_stopped_share - 0.3).abs() < 1e-9);
     }
 
     #[test]

@@ -302,6 +302,7 @@ impl Observer {
         for watched in self.listeners.values_mut() {
             watched.connections.begin();
             watched.roles.clients.clear();
+            watched.roles.requests.clear();
         }
         let lists_backends = self.target.port.is_none() || self.list_backends.is_due(at, self.share);
         let mut periodic = Duration::ZERO;
@@ -310,10 +311,11 @@ impl Observer {
         let port = self.target.port.filter(|_| !lists_backends);
         self.reader.tcp_connections(port, &mut |socket| match find(listeners, socket.local) {
             Some(watched) => {
+                let is_waiting = watched.connections.tcp(at, &socket);
                 if socket.inode != 0 {
                     watched.roles.clients.insert(socket.inode);
+                    watched.roles.requests.extend(is_waiting.then_some(socket.inode));
                 }
-                watched.connections.tcp(at, &socket);
             }
             None if socket.inode != 0 => {
                 outgoing.insert(socket.inode, socket);
@@ -359,6 +361,7 @@ impl Observer {
             if let Some(watched) = listeners.get_mut(&ListenAddress::Tcp(listener.local)) {
                 watched.connections.accept_queue(listener.waiting, listener.limit);
                 watched.connections.dropped(listener.dropped);
+                watched.roles.requests.extend((listener.waiting > 0).then_some(listener.inode));
             }
         })?;
         listeners.retain(|address, _| match address {
@@ -374,7 +377,11 @@ impl Observer {
                 };
                 match socket.state {
                     UnixState::Listen => watched.connections.unix_accept_queue(socket.unread, socket.limit),
-                    UnixState::Connected => watched.connections.unix(at, &socket),
+                    UnixState::Connected => {
+                        // Any of them may have a request inside.
+                        watched.roles.requests.insert(socket.inode);
+                        watched.connections.unix(at, &socket);
+                    }
                 }
             })?;
         }
@@ -414,6 +421,9 @@ impl Observer {
                 name_servers.iter().filter(|(inode, _)| holds(**inode)).map(|(inode, of)| (*inode, *of)).collect();
             watched.roles.name_servers = held.keys().copied().collect();
             let mut processes = ProcessPoll::default();
+            let holders = |inode: u32| watched.processes.iter().filter(|process| process.holds(inode)).count();
+            // At a socket that processes share, another one accepts.
+            watched.roles.requests.retain(|inode| !watched.inodes.contains(inode) || holders(*inode) == 1);
             let roles = &watched.roles;
             watched.processes.retain_mut(|process| process.sample(roles, &mut processes));
             if counts {
@@ -538,4 +548,111 @@ fn backends_that_owe(sockets: &[&TcpSocket], awaiting: &HashSet<u32>, longest: D
         backend.connecting += u32::from(socket.state == TcpState::SynSent);
     }
     owing.into_values().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::OwnedFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+    use std::process::{Child, Command, Stdio};
+
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+    use rustix::process::{Pid, Signal, kill_process};
+
+    use super::*;
+    use crate::cause::Cause;
+
+    /// A process that was stopped.
+    struct Stopped(Child);
+
+    impl Stopped {
+        /// One that holds these sockets, as its input and output.
+        fn holding(listener: impl Into<OwnedFd>, connection: Option<OwnedFd>) -> Stopped {
+            let connection = connection.map_or(Stdio::null(), Stdio::from);
+            let child = Command::new("sleep").arg("60").stdin(connection).stdout(listener.into()).spawn().unwrap();
+            kill_process(Pid::from_child(&child), Signal::STOP).unwrap();
+            Stopped(child)
+        }
+    }
+
+    impl Drop for Stopped {
+        fn drop(&mut self) {
+            self.0.kill().and_then(|()| self.0.wait()).unwrap();
+        }
+    }
+
+    /// A socket that listens on a port which others may share.
+    fn shared_port(port: u16) -> TcpListener {
+        let listener = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
+        sockopt::set_socket_reuseport(&listener, true).unwrap();
+        bind(&listener, &SocketAddr::from(([127, 0, 0, 1], port))).unwrap();
+        listen(&listener, 64).unwrap();
+        listener.into()
+    }
+
+    /// Connections with a request.
+    fn clients(port: u16, count: usize) -> Vec<TcpStream> {
+        let connect = || TcpStream::connect(("127.0.0.1", port)).unwrap();
+        let clients: Vec<TcpStream> = std::iter::repeat_with(connect).take(count).collect();
+        clients.iter().for_each(|mut client| client.write_all(b"request").unwrap());
+        clients
+    }
+
+    /// What is said of a service whose clients have sent their requests.
+    fn look(address: &str) -> ListenerReport {
+        // Time in which the requests become old enough to be worth a word.
+        std::thread::sleep(Duration::from_millis(60));
+        let mut observer = Observer::open(WatchTarget::parse(address).unwrap()).unwrap();
+        observer.poll_for(Duration::from_millis(400), &|| false).unwrap();
+        observer.reports().remove(0)
+    }
+
+    /// Of two processes that listen, this one runs and the other one is stopped.
+    fn assert_is_cause(stopped: &Stopped, is_cause: bool, report: &ListenerReport) {
+        let pid = stopped.0.id();
+        assert_eq!(report.cause == Cause::Stopped, is_cause, "{report:?}");
+        assert!(!is_cause || report.sentence.starts_with(&format!("process {pid} (1 of 2) is stopped")), "{report:?}");
+    }
+
+    #[test]
+    fn a_stopped_process_is_the_cause_where_requests_wait_for_it() {
+        for is_held in [true, false] {
+            let listener = shared_port(0);
+            let port = listener.local_addr().unwrap().port();
+            let _clients = clients(port, 2);
+            let accepted = listener.accept().unwrap().0;
+            let (held, _kept) = if is_held { (Some(accepted), None) } else { (None, Some(accepted)) };
+            // Both may accept the second connection.
+            let stopped = Stopped::holding(listener.try_clone().unwrap(), held.map(OwnedFd::from));
+            assert_is_cause(&stopped, is_held, &look(&format!(":{port}")));
+        }
+    }
+
+    #[test]
+    fn a_stopped_process_is_the_cause_where_it_alone_could_accept() {
+        let listener = shared_port(0);
+        let port = listener.local_addr().unwrap().port();
+        let stopped = Stopped::holding(shared_port(port), None);
+        // The kernel gives each of two sockets some of so many connections.
+        let _clients = clients(port, 32);
+        assert_is_cause(&stopped, true, &look(&format!(":{port}")));
+    }
+
+    #[test]
+    fn a_stopped_process_is_the_cause_where_it_has_a_connection_of_a_unix_socket() {
+        let path = std::env::temp_dir().join(format!("leeward-watch-{}", std::process::id()));
+        for is_held in [true, false] {
+            let _ = std::fs::remove_file(&path);
+            let listener = UnixListener::bind(&path).unwrap();
+            let mut client = UnixStream::connect(&path).unwrap();
+            client.write_all(b"request").unwrap();
+            let accepted = listener.accept().unwrap().0;
+            let (held, _kept) = if is_held { (Some(accepted), None) } else { (None, Some(accepted)) };
+            let stopped = Stopped::holding(listener.try_clone().unwrap(), held.map(OwnedFd::from));
+            assert_is_cause(&stopped, is_held, &look(path.to_str().unwrap()));
+        }
+        std::fs::remove_file(&path).unwrap();
+    }
 }

@@ -62,6 +62,9 @@ pub struct ProcessPoll {
     pub visible: u32,
     /// Numbers of those that are stopped, by a signal, a debugger or a frozen cgroup.
     pub stopped: Vec<u32>,
+    /// Whether a request waits for one of these: on a connection that it has accepted, or to be
+    /// accepted by it alone.
+    pub waits_for_stopped: bool,
     /// CPU time since the last poll.
     pub cpu: Duration,
     /// States of the sampled threads, scaled to all threads.

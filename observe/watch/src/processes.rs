@@ -23,6 +23,9 @@ const MAX_COUNTED: usize = 4096;
 pub(crate) struct SocketRoles {
     /// Connections of the watched listener.
     pub(crate) clients: HashSet<u32>,
+    /// Of these, connections with a request, and sockets of the listener with connections that one
+    /// process alone can accept.
+    pub(crate) requests: HashSet<u32>,
     /// Connections to backends.
     pub(crate) backends: HashSet<u32>,
     /// Sockets to name servers.
@@ -104,6 +107,7 @@ impl WatchedProcess {
         poll.visible += 1;
         if matches!(stat.state, 'T' | 't') || self.quota.as_ref().is_some_and(QuotaReader::is_frozen) {
             poll.stopped.push(self.pid);
+            poll.waits_for_stopped |= self.sockets.iter().any(|inode| roles.requests.contains(inode));
         }
         let ticks = stat.utime + stat.stime;
         let used = ticks.saturating_sub(self.cpu_ticks.replace(ticks).unwrap_or(ticks));

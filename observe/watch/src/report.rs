@@ -249,7 +249,7 @@ mod tests {
             ),
             (Facts { backends: owing(900), ..idle.clone() }, Cause::Downstream, "on its own machine"),
             (
-                Facts { processes: 3.0, stopped_pids: vec![12, 13], ..idle.clone() },
+                Facts { processes: 3.0, stopped_pids: vec![12, 13], waits_for_stopped_share: 1.0, ..idle.clone() },
                 Cause::Stopped,
                 "`kill -CONT 12 13`",
             ),
