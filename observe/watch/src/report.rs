@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use crate::cause::Cause;
 use crate::diagnosis::{Diagnosis, diagnose, slow_backend};
-use crate::evidence::pid_list;
 use crate::facts::Facts;
 use crate::target::ListenAddress;
 use crate::what_if::WhatIf;
@@ -165,7 +164,9 @@ fn next(
             "`leeward profile record --pid {pid}` names the function that waits, of an interpreter or a JVM only with a perf map; built with `leeward cc` or `leeward cargo`, the lock's holder, too (docs/profile.md)"
         )),
         Cause::Stopped => {
-            let stopped = if facts.stopped_pids.is_empty() { pid } else { pid_list(&facts.stopped_pids) };
+            // All of them, since the command is to be run as it stands.
+            let stopped: Vec<String> = facts.stopped_pids.iter().map(u32::to_string).collect();
+            let stopped = if stopped.is_empty() { pid } else { stopped.join(" ") };
             Some(format!("`kill -CONT {stopped}` lets a process go on that a signal stopped"))
         }
         Cause::Accept => Some("allow it more connections or workers, or let idle connections end sooner".into()),
@@ -249,9 +250,14 @@ mod tests {
             ),
             (Facts { backends: owing(900), ..idle.clone() }, Cause::Downstream, "on its own machine"),
             (
-                Facts { processes: 3.0, stopped_pids: vec![12, 13], waits_for_stopped_share: 1.0, ..idle.clone() },
+                Facts {
+                    processes: 30.0,
+                    stopped_pids: (12..=21).collect(),
+                    waits_for_stopped_share: 1.0,
+                    ..idle.clone()
+                },
                 Cause::Stopped,
-                "`kill -CONT 12 13`",
+                "`kill -CONT 12 13 14 15 16 17 18 19 20 21`",
             ),
             (Facts { stopped_share: 1.0, ..idle }, Cause::Stopped, "`kill -CONT 11`"),
         ] {
