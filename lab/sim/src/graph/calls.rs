@@ -45,8 +45,8 @@ impl Run<'_> {
     /// Reserves a credit for every call of a request. Returns `false`, without any reservation, if
     /// one is missing.
     ///
-    /// A request with more calls than all credits of a group would wait for ever. It begins with
-    /// all of them; replies bring those for the rest.
+    /// A request with more calls than a group permits at once would wait for ever. It begins with
+    /// all that is permitted; replies bring the rest.
     pub(super) fn reserve(&mut self, server: usize, id: JobId) -> bool {
         let mask = self.jobs[id].call_mask;
         for index in 0..self.servers[server].groups.len() {
@@ -56,7 +56,7 @@ impl Run<'_> {
             for held in 0..self.graph.calls[self.servers[server].groups[index].call].times {
                 match self.reserve_one(server, index) {
                     Some(link) => self.jobs.reserved(id).push(link),
-                    None if held > 0 && i64::from(held) >= self.servers[server].groups[index].credits => break,
+                    None if held > 0 && self.is_free_but_for(server, index, held) => break,
                     None => {
                         self.release_all(id);
                         return false;
@@ -67,6 +67,16 @@ impl Run<'_> {
         true
     }
 
+    /// Whether a group has no unanswered calls, and no reservations but the `held` ones: no reply
+    /// will permit more.
+    ///
+    /// The windows do not tell: an algorithm may limit calls at its clients only.
+    fn is_free_but_for(&self, server: usize, index: usize, held: u16) -> bool {
+        let group = &self.servers[server].groups[index];
+        let links = &self.links[group.links.start as usize..group.links.end as usize];
+        group.reserved == u32::from(held) && links.iter().all(|link| link.client.outstanding() == 0)
+    }
+
     fn reserve_one(&mut self, server: usize, index: usize) -> Option<u32> {
         let links = self.servers[server].groups[index].links.clone();
         let count = links.end - links.start;
@@ -74,7 +84,9 @@ impl Run<'_> {
         let now = self.now;
         let tried = (0..count.min(MAX_TRIED)).map(|step| links.start + (best - links.start + step) % count);
         let mut tried = tried;
-        tried.find(|link| self.links[*link as usize].client.reserve(now))
+        let link = tried.find(|link| self.links[*link as usize].client.reserve(now))?;
+        self.servers[server].groups[index].reserved += 1;
+        Some(link)
     }
 
     /// Chooses a server of a group: of two random ones the one with fewer unanswered calls.
@@ -95,6 +107,9 @@ impl Run<'_> {
         let mut reserved = std::mem::take(self.jobs.reserved(id));
         for link in reserved.drain(..) {
             self.links[link as usize].client.release();
+            if let Some(group) = self.group_of(link) {
+                group.reserved -= 1;
+            }
         }
         *self.jobs.reserved(id) = reserved;
     }
@@ -123,6 +138,7 @@ impl Run<'_> {
                 let child = self.new_job(id, link, service, job.priority, (job.issued, job.deadline));
                 if number >= without_credit {
                     let priority = job.priority;
+                    self.servers[server].groups[index].reserved -= 1;
                     self.with_client(link, |client, now, out| client.submit_reserved(now, child, priority, out));
                 } else {
                     self.submit(link, child);
@@ -138,6 +154,9 @@ impl Run<'_> {
             return;
         }
         self.servers[server].waiting.push_back(id);
+        for (group, calls) in self.calls_by_group(server, id) {
+            group.waiting += calls;
+        }
         self.serve_waiting(server);
     }
 
@@ -154,12 +173,12 @@ impl Run<'_> {
         let mut index = 0;
         while let (true, Some(id)) = (index < MAX_SCANNED, self.servers[server].waiting.get(index).copied()) {
             if self.now >= self.jobs[id].credit_deadline {
-                self.servers[server].waiting.remove(index);
+                self.end_wait(server, index);
                 let send = self.graph.services[self.servers[server].service as usize].send;
                 self.servers[server].debt += send;
                 self.respond(server, id, Outcome::Rejected);
             } else if self.reserve(server, id) {
-                self.servers[server].waiting.remove(index);
+                self.end_wait(server, index);
                 self.servers[server].ready.push_back((self.now, id));
             } else {
                 index += 1;
@@ -169,16 +188,34 @@ impl Run<'_> {
         self.assign_cores(server);
     }
 
+    /// Removes a request from those that wait.
+    fn end_wait(&mut self, server: usize, index: usize) {
+        if let Some(id) = self.servers[server].waiting.remove(index) {
+            for (group, calls) in self.calls_by_group(server, id) {
+                group.waiting -= calls;
+            }
+        }
+    }
+
+    /// The groups that a request calls, each with its number of calls.
+    fn calls_by_group(&mut self, server: usize, id: JobId) -> impl Iterator<Item = (&mut CalleeGroup, u32)> {
+        let (mask, calls) = (self.jobs[id].call_mask, &self.graph.calls);
+        let groups = self.servers[server].groups.iter_mut().enumerate();
+        let called = groups.filter(move |(index, _)| mask >> index & 1 == 1);
+        called.map(|(_, group)| {
+            let times = u32::from(calls[group.call].times);
+            (group, times)
+        })
+    }
+
     /// Reports to a server's callees how many calls wait for their credits.
     fn report_waiting(&mut self, server: usize) {
-        let waiting = self.servers[server].waiting.len();
-        if std::mem::replace(&mut self.servers[server].reported_waiting, waiting) == waiting {
-            return;
-        }
         for index in 0..self.servers[server].groups.len() {
-            let group = &self.servers[server].groups[index];
-            let calls = waiting * usize::from(self.graph.calls[group.call].times);
-            let share = calls.div_ceil(group.links.len()) as u32;
+            let group = &mut self.servers[server].groups[index];
+            if std::mem::replace(&mut group.reported, group.waiting) == group.waiting {
+                continue;
+            }
+            let share = group.waiting.div_ceil(group.links.len() as u32);
             for link in group.links.clone() {
                 self.with_client(link, |client, _, out| client.set_waiting_elsewhere(share, out));
             }
@@ -251,5 +288,46 @@ impl Run<'_> {
             Some(links) => links.start,
             None => link,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::model::{CallModel, CallOrder, CallPolicy, Graph, StartCondition};
+    use super::*;
+    use crate::config::SimConfig;
+    use leeward_core::params::Params;
+    use leeward_core::units::{Nanos, Priority, Time};
+    use leeward_workload::service_time::ServiceTime;
+    use std::sync::atomic::AtomicBool;
+
+    /// One request takes the credit of the first callee. Of eleven that wait, one calls the second.
+    #[test]
+    fn waiting_requests_report_the_calls_that_they_make() {
+        let (none, service) = (Nanos::ZERO, ServiceTime::Constant(Nanos(1_000)));
+        let services = ["a", "b", "c"].map(|name| ServiceModel {
+            name: name.into(),
+            servers: 1,
+            cores: 1,
+            service: service.clone(),
+            resume: none,
+            receive: none,
+            send: none,
+            rtt: none,
+        });
+        let call = |to, times| CallModel { from: 0, to, times, probability: 1.0, order: CallOrder::Parallel };
+        let policy = CallPolicy { start: StartCondition::Reserved, ..CallPolicy::default() };
+        let graph = Graph { services: services.into(), calls: vec![call(1, 1), call(2, 8)], policy };
+        let config = SimConfig::testbed(service, 1.0);
+        let window = leeward_controllers::builtin().find("window").unwrap().clone();
+        let stop = AtomicBool::new(false);
+        let mut run = Run::new(&config, &graph, &window, &Params::default(), &stop).unwrap();
+        for mask in std::iter::repeat_n(0b01, 11).chain([0b11]) {
+            let id = run.new_job(JobId::NONE, 0, Nanos(1_000), Priority::HIGHEST, (Time::ZERO, Time::NEVER));
+            run.jobs[id].call_mask = mask;
+            run.park(0, id);
+        }
+        let groups = [0, 1].map(|index| run.servers[0].groups[index].links.start as usize);
+        assert_eq!(groups.map(|link| run.links[link].client.demand()), [11, 8]);
     }
 }

@@ -23,8 +23,6 @@ pub(super) struct Server {
     pub(super) ready: VecDeque<(Time, JobId)>,
     /// Requests that wait for credits.
     pub(super) waiting: VecDeque<JobId>,
-    /// Number of these that its callees know.
-    pub(super) reported_waiting: usize,
     pub(super) halves: ServerHalves,
     pub(super) sessions: Vec<Session>,
     /// Link of each session.
@@ -52,6 +50,12 @@ pub(super) struct CalleeGroup {
     pub(super) links: Range<u32>,
     /// W: sum of the windows of its links.
     pub(super) credits: i64,
+    /// Reservations at its links that no call has used yet.
+    pub(super) reserved: u32,
+    /// These calls of requests that wait for credits.
+    pub(super) waiting: u32,
+    /// Number of these that the servers know.
+    pub(super) reported: u32,
     /// Smallest threshold that one of its links received.
     pub(super) threshold: Priority,
     /// f: calls per request, a moving average.

@@ -63,7 +63,8 @@ impl<M: MidTier> TierRuntime<M> {
         }
         self.gathering.fetch_add(1, Ordering::Relaxed);
         self.notify_blocking();
-        shard.set_waiting(1);
+        shard.begin_wait(gather);
+        shard.report_waiting();
         // The first poll does not wait: leaves may have sent credits since this thread's last poll.
         let mut wait = Duration::ZERO;
         let has_all = loop {
@@ -76,7 +77,8 @@ impl<M: MidTier> TierRuntime<M> {
             }
             wait = Duration::from_nanos(until.since(now).0);
         };
-        shard.set_waiting(0);
+        shard.end_wait(gather);
+        shard.report_waiting();
         self.gathering.fetch_sub(1, Ordering::Relaxed);
         self.notify_blocking();
         state.last_used = self.clock.now();

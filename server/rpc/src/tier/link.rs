@@ -38,6 +38,8 @@ pub(super) struct Link<T> {
     is_validated: bool,
     /// Number of connections opened so far; a reservation ends with its generation.
     generation: u32,
+    /// Reservations of this generation that no call has used yet.
+    reserved: u32,
     /// Time since which the leaf has owed a response, if it owes one.
     owing_since: Time,
     /// Whether a call was denied credit while the leaf owed nothing.
@@ -65,6 +67,7 @@ impl<T: Copy + PartialEq> Link<T> {
             socket_connection: None,
             is_validated: false,
             generation: 0,
+            reserved: 0,
             owing_since: Time::ZERO,
             was_denied: false,
             is_silent: false,
@@ -130,6 +133,7 @@ impl<T: Copy + PartialEq> Link<T> {
         let generation = self.generation;
         let Some(socket) = self.up() else { return ReserveOutcome::Unavailable };
         if socket.connection().reserve(now) {
+            self.reserved += 1;
             return ReserveOutcome::Reserved(generation);
         }
         // A leaf that has stopped and revoked all its credits owes nothing, and would block every
@@ -143,6 +147,7 @@ impl<T: Copy + PartialEq> Link<T> {
     /// Returns a reservation of `generation`.
     pub(super) fn release(&mut self, now: Time, generation: u32, events: &mut impl FnMut(Event<'_, T>)) {
         if let Some(there) = self.socket_connection.as_mut().filter(|_| self.generation == generation) {
+            self.reserved -= 1;
             there.writer().release(now, events);
         }
     }
@@ -159,6 +164,7 @@ impl<T: Copy + PartialEq> Link<T> {
         match self.socket_connection.as_mut().filter(|_| self.generation == generation) {
             None => self.submit(now, token, request, budget, events),
             Some(socket) => {
+                self.reserved -= 1;
                 self.owing_since = owes_since(socket, self.owing_since, now);
                 let budget = budget.remaining().map(wire::Budget::of);
                 socket.writer().submit_reserved(now, token, request, budget, events)
@@ -166,11 +172,11 @@ impl<T: Copy + PartialEq> Link<T> {
         }
     }
 
-    /// Reports to the leaf the number of requests that wait elsewhere for credit here.
-    pub(super) fn set_waiting(&mut self, now: Time, requests: u32, events: &mut impl FnMut(Event<'_, T>)) {
+    /// Reports to the leaf the number of calls that wait elsewhere for credit here.
+    pub(super) fn set_waiting(&mut self, now: Time, calls: u32, events: &mut impl FnMut(Event<'_, T>)) {
         // Silent leaves get the report, too: they read it when they continue.
         if let Some(socket) = self.socket_connection.as_mut().filter(|socket| self.is_validated && socket.is_ready()) {
-            socket.writer().set_waiting_elsewhere(now, requests, events);
+            socket.writer().set_waiting_elsewhere(now, calls, events);
         }
     }
 
@@ -240,6 +246,12 @@ impl<T: Copy + PartialEq> Link<T> {
         self.up().map_or(u32::MAX, |socket| socket.connection().in_flight())
     }
 
+    /// Number of unanswered calls and of unused reservations; 0 if the leaf is not up.
+    pub(super) fn taken(&mut self) -> u32 {
+        let reserved = self.reserved;
+        self.up().map_or(0, |socket| socket.connection().in_flight() + reserved)
+    }
+
     /// Window of the leaf; `None` if it does not limit the calls, or the leaf is not up.
     pub(super) fn window(&mut self) -> Option<u32> {
         let socket = self.up()?;
@@ -290,7 +302,7 @@ impl<T: Copy + PartialEq> Link<T> {
             SocketConnection::open(address, parts, self.settings.limits(self.attempts.version()), at, now)
         }) {
             Ok(mut socket) => {
-                self.generation = self.generation.wrapping_add(1);
+                (self.generation, self.reserved) = (self.generation.wrapping_add(1), 0);
                 (self.is_silent, self.was_denied) = (false, false);
                 self.is_validated = !self.settings.validation.is_enabled();
                 if !self.is_validated {

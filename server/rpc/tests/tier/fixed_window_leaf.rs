@@ -10,8 +10,8 @@ use leeward_rpc::wire::{
 };
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -21,6 +21,10 @@ pub(crate) struct FixedWindowLeaf {
     pub(crate) window: Arc<AtomicU32>,
     /// Whether calls wait for their responses. Pings do not.
     pub(crate) is_stalled: Arc<AtomicBool>,
+    /// Most calls of a connection that are answered at once.
+    pub(crate) batch: Arc<AtomicUsize>,
+    /// All demands that clients have reported, in order.
+    pub(crate) demands: Arc<Mutex<Vec<u32>>>,
     ends: Arc<AtomicBool>,
     thread: thread::JoinHandle<()>,
 }
@@ -39,22 +43,25 @@ impl FixedWindowLeaf {
         let (address, ends) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
         listener.set_nonblocking(true).unwrap();
         let (window, is_stalled) = (Arc::new(AtomicU32::new(window)), Arc::new(AtomicBool::new(false)));
+        let (batch, demands) = (Arc::new(AtomicUsize::new(usize::MAX)), Arc::default());
+        let (most, reports) = (Arc::clone(&batch), Arc::clone(&demands));
         let (stopped, given, stalled) = (Arc::clone(&ends), Arc::clone(&window), Arc::clone(&is_stalled));
         let thread = thread::spawn(move || {
             let mut peers = Vec::new();
             while !stopped.load(Ordering::SeqCst) {
                 let (window, is_stalled) = (given.load(Ordering::SeqCst), stalled.load(Ordering::SeqCst));
+                let batch = if is_stalled { 0 } else { most.load(Ordering::SeqCst) };
                 if let Ok((socket, _)) = listener.accept() {
                     socket.set_nonblocking(true).unwrap();
                     let decoder = Decoder::new(Side::Client, PayloadLimit::DEFAULT);
                     peers.push(Peer { socket, decoder, window, unanswered: Vec::new() });
                 }
-                peers.retain_mut(|peer: &mut Peer| peer.serve(window, is_stalled));
+                peers.retain_mut(|peer: &mut Peer| peer.serve(window, batch, &reports));
                 // Wait for clients and calls.
                 thread::sleep(Duration::from_micros(200));
             }
         });
-        FixedWindowLeaf { address, window, is_stalled, ends, thread }
+        FixedWindowLeaf { address, window, is_stalled, batch, demands, ends, thread }
     }
 
     pub(crate) fn stop(self) {
@@ -64,8 +71,8 @@ impl FixedWindowLeaf {
 }
 
 impl Peer {
-    /// Answers the input. Returns whether the peer is still connected.
-    fn serve(&mut self, window: u32, is_stalled: bool) -> bool {
+    /// Answers the input, so many calls at most. Returns whether the peer is still connected.
+    fn serve(&mut self, window: u32, batch: usize, demands: &Mutex<Vec<u32>>) -> bool {
         let feedback = Feedback { window: Credits(window), ..Feedback::NONE };
         let mut out = Vec::new();
         let mut send = |frame: &Frame<'_>| {
@@ -93,6 +100,7 @@ impl Peer {
                         }));
                     }
                     Frame::Call(call) => self.unanswered.push((call.request, call.timestamp, call.payload.to_vec())),
+                    Frame::Demand(demand) => demands.lock().unwrap().push(demand.demand),
                     Frame::Ping(ping) => {
                         send(&Frame::Pong(Pong { timestamp: ping.timestamp }));
                     }
@@ -100,11 +108,9 @@ impl Peer {
                 }
             }
         }
-        if !is_stalled {
-            for (request, timestamp, payload) in self.unanswered.drain(..) {
-                let answer = Answer { request, timestamp, feedback, sojourn: Nanos32::default() };
-                send(&Frame::Response(Response { answer, payload: &payload }));
-            }
+        for (request, timestamp, payload) in self.unanswered.drain(..batch.min(self.unanswered.len())) {
+            let answer = Answer { request, timestamp, feedback, sojourn: Nanos32::default() };
+            send(&Frame::Response(Response { answer, payload: &payload }));
         }
         self.socket.write_all(&out).is_ok()
     }

@@ -175,7 +175,7 @@ impl<S> Shard<S> {
             waits: settings.waits(),
             deadlines: VecDeque::new(),
             hedge_deadlines: VecDeque::new(),
-            parked: ParkedRequests::default(),
+            parked: ParkedRequests::new(settings.parts_of_data()),
             index: None,
             polled_at: Time::ZERO,
         };
