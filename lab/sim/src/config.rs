@@ -152,8 +152,8 @@ pub struct StoppingRule {
     pub min_responses: u32,
     /// Least length of a measurement: several periods of what comes again and again.
     pub least_measured: Nanos,
-    /// Mean span of peaks and valleys of the arrivals; zero without bursts. A measurement of too
-    /// few, or less precise than asked for, has not settled.
+    /// Mean span of peaks and valleys of the arrivals; zero without bursts. An adaptive measurement
+    /// of too few, or less precise than asked for, has not settled. Fixed times ignore it.
     pub burst_span: Nanos,
 }
 

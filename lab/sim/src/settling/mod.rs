@@ -317,9 +317,11 @@ impl Settling {
             self.next_check = measured.len() + growth(measured.len());
             return Decision::Continue;
         }
-        let is_known = !has_bursts || is_long && is_precise;
-        self.outcome.settled &= !drifts && is_known && has_answers(measured);
-        self.outcome.throughput_settled = throughput_is_steady(measured);
+        // The bound may be as long as the least length: the run ends one window from now.
+        let has_many_bursts = self.rule.window * (measured.len() as u64 + 1) >= self.rule.burst_span * BURSTS;
+        let is_known = (!has_bursts || has_many_bursts && is_precise) && has_answers(measured);
+        self.outcome.settled &= !drifts && is_known;
+        self.outcome.throughput_settled = throughput_is_steady(measured) && is_known;
         self.outcome.half_width = half_width;
         self.phase = Phase::Ended;
         Decision::EndAt(next)
@@ -331,14 +333,15 @@ impl Settling {
         let first = (measured_from.0.div_ceil(self.rule.window.0.max(1)) as usize).min(self.samples.len());
         let second_half = &self.samples[self.samples.len() / 2..];
         let has_demand = self.samples.iter().any(|sample| sample.offered > 0.0);
+        let is_known = has_answers(&self.samples) || !has_demand;
         SettlingOutcome {
             // There is no more time to wait for, as at the bound of a warm-up. But the user chose
             // these times, and can choose longer ones.
-            settled: (has_answers(&self.samples) || !has_demand)
+            settled: is_known
                 && !drifts(second_half, batches::halves_differ_beyond_wander)
                 && !swings(second_half)
                 && !drains(second_half),
-            throughput_settled: throughput_is_steady(second_half),
+            throughput_settled: throughput_is_steady(second_half) && is_known,
             from: measured_from,
             // The part before a shift does not tell how well the whole is known.
             half_width: if until < self.rule.measure_within {
@@ -528,13 +531,16 @@ mod tests {
             assert!((1..=4_000).find(ends).is_some());
             let outcome = settling.outcome();
             assert_eq!((outcome.settled, outcome.half_width), (settles, Some(0.0)), "{outcome:?}");
+            assert_eq!(outcome.throughput_settled, settles, "{outcome:?}");
         }
     }
 
+    const SPAN: Nanos = Nanos::from_millis(500);
+
     /// Peaks of 1.8 times the mean and valleys of a fifth of it, below capacity, for spans of 500
     /// ms on average.
-    fn play_bursts(measure_within: Nanos, burst_span: Nanos) -> (SettlingOutcome, Nanos, f64) {
-        let mut settling = Settling::new(StoppingRule { measure_within, burst_span, precision: 0.1, ..rule() });
+    fn play_bursts(rule: StoppingRule) -> (SettlingOutcome, Nanos, f64) {
+        let mut settling = Settling::new(StoppingRule { burst_span: SPAN, ..rule });
         let mut rng = Rng::new(1, Purpose::Arrivals);
         let (mut good, mut change, mut sum) = (1_800.0, 0.0, 0.0);
         for index in 1u64.. {
@@ -554,12 +560,26 @@ mod tests {
 
     #[test]
     fn bursts_are_measured_until_their_mean_is_known() {
-        let span = Nanos::from_millis(500);
-        let (outcome, measured, mean) = play_bursts(Nanos::from_secs(3_000), span);
+        let within = |secs: u64| StoppingRule { measure_within: Nanos::from_secs(secs), precision: 0.1, ..rule() };
+        let (outcome, measured, mean) = play_bursts(within(3_000));
+        assert!(outcome.throughput_settled, "{outcome:?}");
         assert!(outcome.settled && outcome.half_width.is_some_and(|width| width <= 0.1), "{outcome:?}");
-        assert!(measured >= span * BURSTS && (mean / 1_000.0 - 1.0).abs() < 0.15, "{measured} {mean}");
-        let (outcome, measured, _) = play_bursts(Nanos::from_secs(3), span);
+        assert!(measured >= SPAN * BURSTS && (mean / 1_000.0 - 1.0).abs() < 0.15, "{measured} {mean}");
+        let (outcome, measured, _) = play_bursts(within(3));
+        assert!(!outcome.throughput_settled, "{outcome:?}");
         assert!(!outcome.settled && measured <= Nanos::from_secs(4), "{measured} {outcome:?}");
+    }
+
+    /// The bound cuts periods of pauses off, and may be as long as all spans of bursts.
+    #[test]
+    fn bursts_settle_within_a_bound_as_short_as_they_are() {
+        let measure_within = SPAN * BURSTS;
+        for least_measured in [Nanos::ZERO, measure_within] {
+            let rule = StoppingRule { measure_within, least_measured, precision: 0.5, ..rule() };
+            let (outcome, measured, _) = play_bursts(rule);
+            assert!(outcome.settled && outcome.throughput_settled, "{outcome:?}");
+            assert_eq!(measured, measure_within);
+        }
     }
 
     /// A controller that acts once a second: nothing is in time until it has acted three times.
@@ -621,7 +641,8 @@ mod tests {
             let sample = WindowSample { offered: 2_000.0, ..WindowSample::default() };
             settling.observe(Time::ZERO + WINDOW * index, sample);
         }
-        assert!(!settling.outcome().settled);
+        let outcome = settling.outcome();
+        assert!(!outcome.settled && !outcome.throughput_settled, "{outcome:?}");
     }
 
     #[test]
