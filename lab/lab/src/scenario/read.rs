@@ -229,18 +229,18 @@ fn check_shadow_modes(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) 
     )))
 }
 
-/// Rejects demands that are one rate of a service, written as a multiple and as a number: their
-/// rows would be one.
+/// Rejects demands that are one rate of a service, such as a multiple and a number: their rows would
+/// be one.
 fn check_demands(scenario: &Scenario, list: Option<Item<'_>>) -> Result<(), ScenarioError> {
     let Some(items) = list.map(|item| item.list(MAX_ENTRIES)).transpose()? else { return Ok(()) };
     for service in &scenario.workload.services {
-        let mut rates = Vec::new();
+        let mut earlier: Vec<(f64, &Item<'_>)> = Vec::new();
         for (item, demand) in items.iter().zip(scenario.workload.demand.levels()) {
             let rate = rate(demand.rate(scenario.capacity_of(service)).0);
-            if rates.contains(&rate) {
-                return Err(item.repeated());
+            if let Some((_, same)) = earlier.iter().find(|(other, _)| *other == rate) {
+                return Err(item.repeated(same));
             }
-            rates.push(rate);
+            earlier.push((rate, item));
         }
     }
     Ok(())

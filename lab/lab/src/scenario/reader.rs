@@ -103,9 +103,13 @@ impl<'a> Item<'a> {
         self.source.error(self.node.origin, &self.path, problem)
     }
 
-    /// An error about an entry that equals an earlier one of its list.
-    pub(super) fn repeated(&self) -> ScenarioError {
-        self.error(format!("{} is in the list twice; accepted: once", self.node.value.describe()))
+    /// An error about an entry that means the same as `earlier` of its list.
+    pub(super) fn repeated(&self, earlier: &Item<'_>) -> ScenarioError {
+        let [value, earlier] = [self, earlier].map(|item| item.node.value.describe());
+        if value == earlier {
+            return self.error(format!("{value} is in the list twice; accepted: once"));
+        }
+        self.error(format!("{value} is the same as {earlier} of the list; accepted: one of them"))
     }
 
     /// The error that the value is not `expected`.
@@ -241,10 +245,11 @@ pub(super) fn distinct<T: PartialEq>(
     read: impl Fn(&Item<'_>) -> Result<T, ScenarioError>,
 ) -> Result<Vec<T>, ScenarioError> {
     let mut values = Vec::new();
-    for item in list.list(MAX_ENTRIES)? {
-        let value = read(&item)?;
-        if values.contains(&value) {
-            return Err(item.repeated());
+    let items = list.list(MAX_ENTRIES)?;
+    for item in &items {
+        let value = read(item)?;
+        if let Some(earlier) = values.iter().position(|other| *other == value) {
+            return Err(item.repeated(&items[earlier]));
         }
         values.push(value);
     }

@@ -228,7 +228,9 @@ fn shares(item: &Item<'_>) -> Result<Shares, ScenarioError> {
 
 fn demand_plan(table: &Reader<'_>, duration: Nanos) -> Result<DemandPlan, ScenarioError> {
     match (table.find("demand"), table.find("shift")) {
-        (Some(item), None) => distinct(&item, demand).map(DemandPlan::Steady),
+        (Some(item), None) => {
+            item.list(MAX_ENTRIES)?.iter().map(demand).collect::<Result<_, _>>().map(DemandPlan::Steady)
+        }
         (None, Some(item)) => shifts(&item, duration).map(DemandPlan::Shifting),
         (Some(_), Some(item)) => Err(item.error("is not allowed beside `demand`; accepted: one of the two")),
         (None, None) => {
