@@ -229,8 +229,8 @@ fn check_shadow_modes(scenario: &Scenario, controllers: &[(Variant, Item<'_>)]) 
     )))
 }
 
-/// Rejects demands that are one rate of a service, such as a multiple and a number: their rows would
-/// be one.
+/// Rejects demands that are one rate of a service, such as a multiple and a number: their rows
+/// would be one.
 fn check_demands(scenario: &Scenario, list: Option<Item<'_>>) -> Result<(), ScenarioError> {
     let Some(items) = list.map(|item| item.list(MAX_ENTRIES)).transpose()? else { return Ok(()) };
     for service in &scenario.workload.services {
