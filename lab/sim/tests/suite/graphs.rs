@@ -133,15 +133,14 @@ fn a_request_with_more_calls_than_credits_is_served() {
     }
 }
 
-/// Such an algorithm limits calls at its clients, and its servers grant nothing. With two requests
-/// at once, the six calls of its window lack two, and its queue has room for one.
+/// This algorithm limits calls at its clients, and its servers grant nothing. With two requests at
+/// once, the six calls of its window lack two, and its queue has room for one.
 #[test]
 fn a_request_waits_for_the_window_of_its_client() {
-    let counts = |params: [(&'static str, i64); 3]| params.map(|(name, count)| (name, RawParam::Integer(count)));
-    let model = || CallModel { times: 4, ..call(0, 1) };
-    let fixed = counts([("initial", 6), ("max_window", 6), ("client_queue", 1)]);
-    let served = served_by_reservation(model(), 1, "window", &fixed);
-    assert!(served > 0.9, "{served}");
+    let params = [("initial", 6), ("max_window", 6), ("client_queue", 1)];
+    let params = params.map(|(name, count)| (name, RawParam::Integer(count)));
+    let served = served_by_reservation(CallModel { times: 4, ..call(0, 1) }, 1, "window", &params);
+    assert!(served > 0.98, "{served}");
 }
 
 /// The clients' limit of unanswered calls counts, not only the servers' credits.
