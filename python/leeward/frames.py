@@ -11,6 +11,11 @@ from .extras import need
 KINDS = ("polars", "pandas", "arrow")
 
 
+def unpickled(pickled: bytes) -> Table:
+    """The table that `pickle` has written."""
+    return Table.from_bytes(pickled)
+
+
 def frame(table: Table, kind: str) -> Any:
     """The table as a `polars.DataFrame`, a `pandas.DataFrame` or a `pyarrow.Table`, by `kind`.
 

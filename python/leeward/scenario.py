@@ -169,17 +169,16 @@ class Scenario:
 
 
 def scenario(which: str | os.PathLike[str]) -> Scenario:
-    """Returns a scenario by its id (`leeward.scenarios()` lists all) or the path of a TOML file.
+    """Returns a scenario by its id (`leeward.scenarios()` lists all), the name of a random one such
+    as `random-91`, or the path of a TOML file.
 
     Raises `ScenarioError` for an unknown id, a missing file, or a file that is not accepted. The
     exception has the line and the key.
     """
     path = path_of("scenario", which, ScenarioError)
-    if isinstance(which, str) and which in _leeward.scenarios():
+    if isinstance(which, str) and (which in _leeward.scenarios() or (path.suffix != ".toml" and not path.is_file())):
         return Scenario(f"{which}.toml", _leeward.scenarios(which)[0])
     try:
-        if isinstance(which, str) and path.suffix != ".toml" and not path.is_file():
-            _leeward.scenarios(which)  # raises, and lists the known ids
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ScenarioError(f"{path}: {error}", str(path), "") from error

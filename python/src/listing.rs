@@ -1,18 +1,24 @@
 //! Lists to choose from: scenarios, controllers, fields of tables, and the styles of variants.
 
 use crate::scenario::{builtin_text, unknown};
+use leeward_lab::benchmark::random_scenario_text;
 use leeward_lab::builtin_scenarios;
 use leeward_lab::results::{PointRow, Results, RunKey};
 use leeward_outcome::table::{Quantity, Table, column};
 use pyo3::prelude::*;
 
-/// Ids of the built-in scenarios; with `id` the text of that one.
+/// Ids of the built-in scenarios; with `id` the text of that one, or of a random one such as
+/// `random-91`.
 #[pyfunction]
 #[pyo3(signature = (id=None))]
 pub(crate) fn scenarios(py: Python<'_>, id: Option<&str>) -> PyResult<Vec<String>> {
     match id {
         None => Ok(builtin_scenarios().iter().map(|known| known.id.to_string()).collect()),
-        Some(id) => builtin_text(id).map(|text| vec![text.to_string()]).ok_or_else(|| unknown(py, id)),
+        Some(id) => {
+            let random = || random_scenario_text(id, &leeward_lab::registry());
+            let text = builtin_text(id).map(str::to_string).or_else(random);
+            text.map(|text| vec![text]).ok_or_else(|| unknown(py, id))
+        }
     }
 }
 

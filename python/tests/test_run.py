@@ -80,6 +80,16 @@ def test_results_are_saved_read_and_pickled(short, tmp_path):
     assert lw.read(tmp_path / "out" / "result.json").to_json() == results.to_json()
     assert pickle.loads(pickle.dumps(results)).to_json() == results.to_json()
     assert pickle.loads(pickle.dumps(short)).run(seeds=1).to_json() == results.to_json()
+    table = results.table()
+    assert pickle.loads(pickle.dumps(table)).to_bytes() == table.to_bytes()
+
+
+def test_a_random_scenario_is_found_by_its_name():
+    random = lw.scenario("random-91")
+    assert random.id == "random-91" and "auto" in random.labels
+    for name in ("random-", "random-x"):
+        with pytest.raises(lw.ScenarioError):
+            lw.scenario(name)
 
 
 def test_progress_is_told_and_its_exceptions_end_the_run(short):

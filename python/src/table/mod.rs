@@ -215,6 +215,13 @@ impl Table {
         Ok(PyBytes::new(py, &bytes))
     }
 
+    /// The table for `pickle`. A static method of a native class has no name by which `pickle` finds
+    /// it, hence a function of the package.
+    fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
+        let unpickled = py.import("leeward.frames")?.getattr("unpickled")?;
+        Ok((unpickled, (self.to_bytes(py)?,)))
+    }
+
     /// Reads the table in these bytes. Damaged bytes are an error, or another valid table.
     #[staticmethod]
     fn from_bytes(py: Python<'_>, bytes: &[u8]) -> PyResult<Table> {
