@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde::Serialize;
 
-use crate::analysis::follow::Follower;
+use crate::analysis::follow::follow;
 use crate::analysis::names::wraps;
 use crate::analysis::sums::Sums;
 use crate::analysis::weights::RequestWeights;
@@ -454,15 +454,7 @@ pub fn per_request(
             *latest = request.end;
         }
     };
-    let mut follower = Follower::new(trace, selection);
-    trace.in_order(
-        watch,
-        |_| true,
-        |event| {
-            follower.event(event, symbols, |request, history, _| count(history.inclusive(request), request));
-        },
-    )?;
-    follower.finish(symbols, |request, history, _| count(history.inclusive(request), request));
+    follow(trace, symbols, selection, watch, |request, history, _| count(history.inclusive(request), request))?;
     let mut merged: HashMap<(SpanKind, String, Option<String>), Histogram> = HashMap::new();
     for (function, (histogram, time)) in functions {
         let name = symbols.location(function, time).function();

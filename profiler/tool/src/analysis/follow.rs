@@ -73,12 +73,14 @@ impl TraceHistory {
             let (history, start) = (self.threads.get(&work.thread)?, work.start);
             let around = start.saturating_sub(WAKE_UP)..=start;
             // A request that arrived while its thread was held up by another one starts right after
-            // that one's answer.
+            // that one's answer. Before a thread's first request the wait may be of one that the
+            // recording did not see begin.
             let is_for_work = |span: (u64, u64)| around.contains(&span.1) && !history.is_of_work_before(span, start);
-            Some(history.wait_before(is_for_work))
+            history.has_worked_before(start).then(|| history.wait_before(is_for_work))
         };
-        let Some(before) = request.work.first().and_then(waited) else { return };
-        idle.learn(&before, weight);
+        if let Some(before) = request.work.first().and_then(waited) {
+            idle.learn(&before, weight);
+        }
         for (former, work) in request.work.iter().zip(request.work.iter().skip(1)) {
             if let Some(before) = waited(work).filter(|_| work.thread != former.thread) {
                 idle.learn_more(&before, weight);
@@ -370,63 +372,87 @@ fn represented(event: &Event, symbols: &mut Symbols) -> Event {
 /// thread in a futex; the stack of such a wait may be unknown but for that.
 const GO_SCHEDULER: [&str; 4] = ["runtime.schedule", "runtime.findRunnable", "runtime.stopm", "runtime.futex"];
 
+/// Reports each request with the history of its threads and locks; returns the number of requests
+/// without an end.
+///
+/// # Errors
+/// The trace can't be read any more, or `watch` stops the reading.
+pub fn follow(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    selection: &Selection,
+    watch: &mut ProgressCallback<'_>,
+    mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols),
+) -> Result<u64, TraceError> {
+    let mut history = TraceHistory::new(trace);
+    if history.idle.is_some() {
+        history.idle = Some(idle_stacks(trace, symbols, selection, watch)?);
+    }
+    let report = |request: &Request, history: &mut TraceHistory, symbols: &mut Symbols| {
+        let request = history.with_starved(history.with_helper(request));
+        done(&request, history, symbols);
+    };
+    Follower::new(&mut history, selection).read(trace, symbols, watch, report)
+}
+
+/// Returns the stacks in which threads wait for work. A first pass over the trace learns them: else
+/// they would not be known of the first requests.
+fn idle_stacks(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    selection: &Selection,
+    watch: &mut ProgressCallback<'_>,
+) -> Result<IdleStacks, TraceError> {
+    let weights = RequestWeights::new(trace, selection);
+    let learn = |request: &Request, history: &mut TraceHistory, _: &mut Symbols| {
+        history.learn_idle(request, weights.weight(request));
+    };
+    let mut history = TraceHistory::new(trace);
+    Follower::new(&mut history, selection).read(trace, symbols, watch, learn)?;
+    Ok(history.idle.unwrap_or_default().settled())
+}
+
 /// Follows a trace.
 #[derive(Debug)]
-pub struct Follower {
+struct Follower<'a> {
     selector: Selector,
-    history: TraceHistory,
-    weights: RequestWeights,
+    history: &'a mut TraceHistory,
     ended: VecDeque<(u64, Request)>,
     /// Functions whose names were looked up.
     named: Set<u64>,
-    /// It only learns where threads wait for work, and reports no requests.
-    only_learns: bool,
 }
 
-impl Follower {
+impl Follower<'_> {
     /// Creates a follower that looks for these requests.
-    pub fn new(trace: &Trace, selection: &Selection) -> Follower {
-        Follower {
-            selector: Selector::new(selection),
-            history: TraceHistory::new(trace),
-            weights: RequestWeights::new(trace, selection),
-            ended: VecDeque::new(),
-            named: Set::default(),
-            only_learns: false,
-        }
+    fn new<'a>(history: &'a mut TraceHistory, selection: &Selection) -> Follower<'a> {
+        Follower { selector: Selector::new(selection), history, ended: VecDeque::new(), named: Set::default() }
     }
 
-    /// Learns from the whole trace where threads wait for work: otherwise it is not known of the
-    /// first requests.
-    ///
-    /// # Errors
-    /// The trace can't be read any more, or `watch` stops the reading.
-    pub fn learn(
-        &mut self,
+    /// Reads the trace in the order of time; reports requests a moment after their ends, and
+    /// returns the number of those without an end.
+    fn read(
+        mut self,
         trace: &Trace,
         symbols: &mut Symbols,
-        selection: &Selection,
         watch: &mut ProgressCallback<'_>,
-    ) -> Result<(), TraceError> {
-        if self.history.idle.is_none() {
-            return Ok(());
+        mut report: impl FnMut(&Request, &mut TraceHistory, &mut Symbols),
+    ) -> Result<u64, TraceError> {
+        trace.in_order(watch, |_| true, |event| self.event(event, symbols, &mut report))?;
+        for (_, request) in std::mem::take(&mut self.ended) {
+            report(&request, self.history, symbols);
         }
-        let mut first = Follower { only_learns: true, ..Follower::new(trace, selection) };
-        trace.in_order(watch, |_| true, |event| first.event(event, symbols, |_, _, _| {}))?;
-        self.history.idle = first.history.idle;
-        Ok(())
+        Ok(self.selector.unfinished())
     }
 
-    /// Adds the next event in the order of time; reports requests that ended a moment ago.
-    pub fn event(
+    fn event(
         &mut self,
         event: &Event,
         symbols: &mut Symbols,
-        mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols),
+        report: &mut impl FnMut(&Request, &mut TraceHistory, &mut Symbols),
     ) {
         while self.ended.front().is_some_and(|(due, _)| *due <= event.time) || self.ended.len() >= MOST / 8 {
             let Some((_, request)) = self.ended.pop_front() else { break };
-            self.report(&request, symbols, &mut done);
+            report(&request, self.history, symbols);
         }
         let event = &represented(event, symbols);
         if let EventKind::Call { function, .. } = event.kind
@@ -439,27 +465,5 @@ impl Follower {
         self.history.take(event);
         let ended = &mut self.ended;
         self.selector.event(event, |request| ended.push_back((event.time.saturating_add(GRACE), request)));
-    }
-
-    /// Reports the remaining requests; returns the number of requests without an end.
-    pub fn finish(mut self, symbols: &mut Symbols, mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols)) -> u64 {
-        for (_, request) in std::mem::take(&mut self.ended) {
-            self.report(&request, symbols, &mut done);
-        }
-        self.selector.unfinished()
-    }
-
-    fn report(
-        &mut self,
-        request: &Request,
-        symbols: &mut Symbols,
-        done: &mut impl FnMut(&Request, &TraceHistory, &mut Symbols),
-    ) {
-        self.history.learn_idle(request, self.weights.weight(request));
-        if self.only_learns {
-            return;
-        }
-        let request = self.history.with_starved(self.history.with_helper(request));
-        done(&request, &self.history, symbols);
     }
 }

@@ -11,8 +11,9 @@ use super::activity::Activity;
 use crate::format::event::OffCpu;
 use crate::hash::{Map, Set};
 
-/// Limit of distinguished stacks.
+/// Limits of distinguished stacks, and of functions of all of them.
 const STACKS: usize = 1 << 12;
+const FUNCTIONS: usize = 1 << 18;
 /// One of so many requests must begin after a wait with the stack. Otherwise the thread waited for
 /// something else by chance, such as in the request before, and found work when it came back.
 const LEAST_SHARE: u64 = 20;
@@ -25,6 +26,9 @@ pub(super) struct IdleStacks {
     scheduler: Set<u64>,
     counts: Map<u64, u64>,
     requests: u64,
+    /// Functions, each with a stack that it is in.
+    in_stacks: Set<(u64, u64)>,
+    /// Those that are in a frequent stack.
     functions: Set<u64>,
 }
 
@@ -32,7 +36,7 @@ impl IdleStacks {
     /// Learns the stack of a wait right before a request that stands for `weight` requests. It is
     /// empty if there was none.
     pub(super) fn learn(&mut self, stack: &[Activity], weight: u64) {
-        self.requests += weight;
+        self.requests = self.requests.saturating_add(weight);
         self.learn_more(stack, weight);
     }
 
@@ -43,10 +47,19 @@ impl IdleStacks {
         if self.counts.len() >= STACKS && !self.counts.contains_key(&key) {
             return;
         }
-        *self.counts.entry(key).or_default() += weight;
-        if self.is_frequent(key) {
-            self.functions.extend(stack.iter().filter_map(function));
+        let count = self.counts.entry(key).or_default();
+        if *count == 0 && self.in_stacks.len() < FUNCTIONS {
+            self.in_stacks.extend(stack.iter().filter_map(function).map(|function| (function, key)));
         }
+        *count = count.saturating_add(weight);
+    }
+
+    /// Returns them with the functions of the stacks that are frequent now that all are known.
+    pub(super) fn settled(mut self) -> IdleStacks {
+        let in_stacks = std::mem::take(&mut self.in_stacks);
+        self.functions =
+            in_stacks.into_iter().filter(|(_, key)| self.is_frequent(*key)).map(|(function, _)| function).collect();
+        self
     }
 
     /// Adds a function of a scheduler without a task for the thread: a thread that blocks in it, or
@@ -73,7 +86,7 @@ impl IdleStacks {
     }
 
     fn is_frequent(&self, key: u64) -> bool {
-        self.counts.get(&key).is_some_and(|count| *count >= LEAST && count * LEAST_SHARE >= self.requests)
+        self.counts.get(&key).is_some_and(|count| *count >= LEAST && count.saturating_mul(LEAST_SHARE) >= self.requests)
     }
 }
 
@@ -111,9 +124,20 @@ mod tests {
         assert!(!idle.contains(&blocked(&[1, 5])) && !idle.calls_wait(5), "before one request in thirty");
         (0..100).for_each(|_| idle.learn(&blocked(&[1, 2]), 1));
         idle.learn(&blocked(&[1, 3]), 1);
+        let idle = idle.settled();
         assert!(idle.contains(&blocked(&[1, 2])) && !idle.contains(&blocked(&[1, 3])));
         assert!(!idle.contains(&blocked(&[1, 4, 2])), "the same wait in another call");
         assert!(idle.calls_wait(1) && idle.calls_wait(2) && !idle.calls_wait(3));
+    }
+
+    #[test]
+    fn functions_of_a_stack_that_is_frequent_only_at_first_do_not_wait_for_work() {
+        let mut idle = IdleStacks::default();
+        (0..10).for_each(|_| idle.learn(&blocked(&[1, 5]), 1));
+        (0..1000).for_each(|_| idle.learn(&blocked(&[1, 2]), 1));
+        let idle = idle.settled();
+        assert!(!idle.contains(&blocked(&[1, 5])) && !idle.calls_wait(5));
+        assert!(idle.contains(&blocked(&[1, 2])) && idle.calls_wait(1) && idle.calls_wait(2));
     }
 
     #[test]
@@ -130,6 +154,7 @@ mod tests {
         let mut idle = IdleStacks::default();
         idle.learn(&blocked(&[]), 1);
         idle.learn(&[Activity::Call { function: 1, caller: 0 }, Activity::Off(OffCpu::Runnable)], 1);
+        let idle = idle.settled();
         assert!(!idle.contains(&blocked(&[])) && !idle.calls_wait(1));
     }
 }

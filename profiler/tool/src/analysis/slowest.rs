@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::breakdown::Breakdown;
-use super::follow::Follower;
+use super::follow::{TraceHistory, follow};
 use super::requests::Request;
 use super::select::Selection;
 use super::weights::RequestWeights;
@@ -62,7 +62,7 @@ pub fn slowest(
     let weights = RequestWeights::new(trace, selection);
     let mut latencies = Histogram::default();
     let mut kept: BTreeMap<(u64, Reverse<u64>, u64), (Request, Breakdown)> = BTreeMap::new();
-    let mut take = |request: &Request, history: &super::follow::TraceHistory| {
+    let mut take = |request: &Request, history: &TraceHistory| {
         latencies.record_many(request.latency(), weights.weight(request));
         let key = (request.latency(), Reverse(request.start), request.id);
         if kept.len() < most || kept.first_key_value().is_some_and(|(least, _)| *least < key) {
@@ -72,16 +72,7 @@ pub fn slowest(
             }
         }
     };
-    let mut follower = Follower::new(trace, selection);
-    follower.learn(trace, symbols, selection, watch)?;
-    trace.in_order(
-        watch,
-        |_| true,
-        |event| {
-            follower.event(event, symbols, |request, history, _| take(request, history));
-        },
-    )?;
-    let unfinished = follower.finish(symbols, |request, history, _| take(request, history));
+    let unfinished = follow(trace, symbols, selection, watch, |request, history, _| take(request, history))?;
     let mut slowest = Vec::new();
     for (request, breakdown) in kept.into_values().rev() {
         let mut causes: BTreeMap<String, u64> = BTreeMap::new();

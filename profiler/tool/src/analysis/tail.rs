@@ -11,7 +11,7 @@ use super::breakdown::Cause;
 use super::culprit::{Culprit, Tree, culprit};
 use super::findings::{Blame, CAUSES, Group, findings, group_key};
 pub use super::findings::{Finding, Holder};
-use super::follow::{Follower, TraceHistory};
+use super::follow::{TraceHistory, follow};
 use super::requests::Request;
 use super::select::{Selection, Selector};
 use super::weights::RequestWeights;
@@ -92,14 +92,7 @@ pub fn compare_groups(
         }
         comparison.take(request, 1, history, is_slow);
     };
-    let mut follower = Follower::new(trace, selection);
-    follower.learn(trace, symbols, selection, watch)?;
-    trace.in_order(
-        watch,
-        |_| true,
-        |event| follower.event(event, symbols, |request, history, _| take(request, history)),
-    )?;
-    let unfinished = follower.finish(symbols, |request, history, _| take(request, history));
+    let unfinished = follow(trace, symbols, selection, watch, |request, history, _| take(request, history))?;
     Ok(Tail { unfinished, ..comparison.finish(trace, symbols, &latencies, threshold) })
 }
 
@@ -224,14 +217,7 @@ fn compare(
         let is_slow = request.latency() >= threshold;
         all.entry(key).or_default().take(request, weights.weight(request), history, is_slow);
     };
-    let mut follower = Follower::new(trace, selection);
-    follower.learn(trace, symbols, selection, watch)?;
-    trace.in_order(
-        watch,
-        |_| true,
-        |event| follower.event(event, symbols, |request, history, _| take(request, history)),
-    )?;
-    let unfinished = follower.finish(symbols, |request, history, _| take(request, history));
+    let unfinished = follow(trace, symbols, selection, watch, |request, history, _| take(request, history))?;
     let weighted = weights.are_uneven();
     let mut tails: BTreeMap<u32, Tail> = BTreeMap::new();
     for (key, comparison) in all {

@@ -29,6 +29,8 @@ pub(crate) struct ThreadHistory {
     requests: VecDeque<u64>,
     /// Recent spans of work on requests that have ended: start, end.
     worked: VecDeque<(u64, u64)>,
+    /// End of the first of them.
+    first_worked: Option<u64>,
     /// It began requests.
     serves: bool,
     /// It was in a function that waits for work.
@@ -156,6 +158,12 @@ impl ThreadHistory {
     /// Remembers work on a request that has ended.
     pub(super) fn add_work(&mut self, start: u64, end: u64) {
         remember(&mut self.worked, (start, end));
+        self.first_worked.get_or_insert(end);
+    }
+
+    /// Returns whether the thread had worked on a request before a time.
+    pub(super) fn has_worked_before(&self, time: u64) -> bool {
+        self.first_worked.is_some_and(|first| first <= time)
     }
 
     /// Returns whether a wait was a part of work that ended between the wait and `time`.

@@ -17,9 +17,9 @@ use std::io::{self, Write};
 
 use thiserror::Error;
 
-use crate::analysis::follow::{Follower, TraceHistory};
+use crate::analysis::follow::follow;
 use crate::analysis::{Interval, Request, Selection};
-use crate::format::{Event, ObjectKind};
+use crate::format::ObjectKind;
 use crate::join::JoinedTimeline;
 use crate::symbols::Symbols;
 use crate::trace::{ProgressCallback, Trace, TraceError};
@@ -218,18 +218,4 @@ fn origin(symbols: &mut Symbols, interval: &Interval) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// Reports each request with the history of its threads and locks.
-fn follow(
-    trace: &Trace,
-    symbols: &mut Symbols,
-    selection: &Selection,
-    watch: &mut ProgressCallback<'_>,
-    mut done: impl FnMut(&Request, &TraceHistory, &mut Symbols),
-) -> Result<(), TraceError> {
-    let mut follower = Follower::new(trace, selection);
-    trace.in_order(watch, |_: &Event| true, |event| follower.event(event, symbols, &mut done))?;
-    follower.finish(symbols, done);
-    Ok(())
 }

@@ -199,6 +199,85 @@ fn a_wait_that_holds_others_up_is_not_for_work() {
     assert!(!causes.contains(&format!("off the CPU, blocked in {PARSE:#x}").as_str()), "{causes:?}");
 }
 
+/// Of a few requests one that waits before four of them is a great share: that is chance.
+#[test]
+fn waits_before_four_requests_are_not_for_work() {
+    let tail = of_threads(1, |writer| {
+        writer.event(WORKER, 500_000, EventKind::RequestStart { id: 0, queue: None }).unwrap();
+        writer.event(WORKER, 510_000, EventKind::RequestEnd { id: 0 }).unwrap();
+        for id in 1..=5_u64 {
+            let start = id * 20_000_000;
+            if id < 5 {
+                wait(writer, WORKER, WRITE, (start - 400_000, start - 1_000), None);
+            }
+            writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+            let mut end = start + 10_000;
+            if id == 5 {
+                end = start + 8_000_000;
+                wait(writer, WORKER, WRITE, (start + 1_000, end - 1_000), None);
+            }
+            writer.event(WORKER, end, EventKind::RequestEnd { id }).unwrap();
+        }
+    });
+    assert_eq!(tail.findings[0].cause, format!("off the CPU, blocked in {WRITE:#x}"));
+}
+
+/// When the recording begins, each of eight threads works on a request that waits in `WRITE`. Its
+/// next one starts right after, and others after waits in `PARSE`. One waits in `slow_in`.
+fn begun_before_the_recording(slow_in: u64) -> String {
+    const THREADS: u32 = 8;
+    let tail = of_threads(THREADS, |writer| {
+        for thread in 0..THREADS {
+            wait(writer, thread, WRITE, (1_000_000, 9_000_000), None);
+        }
+        for id in 0..10 * u64::from(THREADS) {
+            let (thread, turn) = (id as u32 % THREADS, id / u64::from(THREADS));
+            let start = 9_000_000 + turn * 20_000_000;
+            if turn > 0 {
+                wait(writer, thread, PARSE, (start - 400_000, start - 1_000), None);
+            }
+            writer.event(thread, start, EventKind::RequestStart { id, queue: None }).unwrap();
+            let mut end = start + 10_000;
+            if id == 75 {
+                end = start + 8_000_000;
+                wait(writer, thread, slow_in, (start + 1_000, end - 1_000), None);
+            }
+            writer.event(thread, end, EventKind::RequestEnd { id }).unwrap();
+        }
+    });
+    tail.findings[0].cause.clone()
+}
+
+#[test]
+fn a_wait_before_a_threads_first_request_may_be_of_one_that_was_not_seen() {
+    assert_eq!(begun_before_the_recording(WRITE), format!("off the CPU, blocked in {WRITE:#x}"));
+    assert_eq!(begun_before_the_recording(PARSE), "waiting for an event or another thread");
+}
+
+/// Each request waits where its thread waits for work, which the trace shows only later.
+#[test]
+fn waits_for_work_are_known_of_the_first_requests() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = setup();
+    config.header.engine = Engine::Samples;
+    let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
+    for id in 1..=100_u64 {
+        let start = id * 2_000_000;
+        wait(&mut writer, WORKER, PARSE, (start - 400_000, start - 1_000), None);
+        writer.event(WORKER, start, EventKind::RequestStart { id, queue: None }).unwrap();
+        wait(&mut writer, WORKER, PARSE, (start + 1_000, start + 1_001_000), None);
+        writer.event(WORKER, start + 1_010_000, call(WRITE, 9_000)).unwrap();
+        writer.event(WORKER, start + 1_010_000, EventKind::RequestEnd { id }).unwrap();
+    }
+    writer.finish(1_000_000_000).unwrap();
+    let (trace, mut symbols) = open(folder.path());
+    let options = stats::Options::default();
+    let (rows, requests) =
+        stats::per_request(&trace, &mut symbols, &Selection::Marked, &options, &mut ignore_progress).unwrap();
+    assert_eq!(requests, 100);
+    assert_eq!(rows.iter().map(|row| row.name.as_str()).collect::<Vec<_>>(), [format!("{WRITE:#x}")]);
+}
+
 /// A trace of samples: an event loop waits in `PARSE` before each request, and during each 50th,
 /// while a thread of a pool is in `SNAPSHOT`. That thread otherwise waits in `WRITE`; it is in
 /// `SNAPSHOT` for `busy` ns of each 50 ms.
