@@ -5,6 +5,7 @@
 mod attach;
 mod attr;
 mod budget;
+mod common_stacks;
 mod cpus;
 mod parse;
 mod rights;

@@ -6,8 +6,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::attach::EventKind;
+use super::common_stacks::CommonStacks;
 use super::parse::{Origin, Parsed, TakenStack, chain_addresses};
-use super::switches::{ChosenSwitch, KNOWN_PLACES, STACK_SHIFT, Wait};
+use super::switches::{ChosenSwitch, KNOWN_PLACES, Wait};
 use crate::process::Process;
 use crate::record::{LeaveReason, Mapping, Record, RecordKind, SourceError, Stack};
 use crate::unwind::{ModuleFiles, ProcessModules, Registers, UnwindCache};
@@ -16,9 +17,8 @@ use crate::unwind::{ModuleFiles, ProcessModules, Registers, UnwindCache};
 const MAX_THREADS: usize = 1 << 17;
 const MAX_PROCESSES: usize = 1 << 12;
 
-/// Most threads whose places of waiting are remembered, and most places of all processes.
+/// Most threads whose places of waiting are remembered.
 const MAX_WAITING: usize = 1 << 14;
-const MAX_PLACES: usize = 1 << 14;
 
 /// Longest name that is kept.
 const MAX_NAME: usize = 4096;
@@ -45,8 +45,8 @@ pub(super) struct Translator {
     pending: HashMap<u32, Stack>,
     /// Stacks of each thread's last places.
     taken: HashMap<u32, Places>,
-    /// The last stack of any thread at a place, by process and [`common_place`].
-    common: HashMap<(u32, u64), Stack>,
+    /// Stacks of waits that other threads may have.
+    common: CommonStacks,
     modules: HashMap<u32, ProcessModules>,
     files: ModuleFiles,
     cache: UnwindCache,
@@ -88,7 +88,7 @@ impl Translator {
             names: HashMap::new(),
             pending: HashMap::new(),
             taken: HashMap::new(),
-            common: HashMap::new(),
+            common: CommonStacks::default(),
             modules: HashMap::new(),
             files,
             cache: UnwindCache::default(),
@@ -160,6 +160,8 @@ impl Translator {
                 let origin = Origin { process, thread, ..origin };
                 if by_exec {
                     self.modules.insert(process, ProcessModules::default());
+                    self.taken.remove(&thread);
+                    self.common.forget(process);
                     report(record(origin, RecordKind::Executed));
                 }
                 let name: Box<str> = String::from_utf8_lossy(name).into();
@@ -175,7 +177,7 @@ impl Translator {
                 self.taken.remove(&thread);
                 if thread == process && process != self.root {
                     self.modules.remove(&process);
-                    self.common.retain(|(of, _), _| *of != process);
+                    self.common.forget(process);
                 }
                 report(record(Origin { process, thread, ..origin }, RecordKind::Ended));
             }
@@ -215,11 +217,8 @@ impl Translator {
             if self.taken.len() < MAX_WAITING || self.taken.contains_key(&origin.thread) {
                 self.taken.entry(origin.thread).or_default().put(switch.key, stack.clone());
             }
-            if let Some(instruction) = stack.first() {
-                let place = (origin.process, common_place(switch.key, *instruction));
-                if self.common.len() < MAX_PLACES || self.common.contains_key(&place) {
-                    self.common.insert(place, stack.clone());
-                }
+            if switch.reason == LeaveReason::Waits {
+                self.common.add(origin.process, switch.key, &stack);
             }
             report(record(origin, RecordKind::SwitchedOut { reason: switch.reason, stack: Some(stack) }));
         }
@@ -232,13 +231,11 @@ impl Translator {
         if !wait.has_stack {
             self.counts.switches += 1;
             let own = self.taken.get(&wait.thread).and_then(|places| places.stack(wait.key));
-            // Threads that run the same code wait at the same distance from their stack's end.
             // Without a stack, the function that waits is better than nothing. Who lost the CPU, or
             // waits for memory, is still in the calls that were seen last.
             let waits = wait.reason == LeaveReason::Waits;
-            let place = (wait.process, common_place(wait.key, wait.instruction));
-            let known = own.or_else(|| self.common.get(&place).filter(|_| waits)).cloned();
-            let stack = known.or_else(|| waits.then(|| Arc::from([wait.instruction])));
+            let common = || self.common.get(wait.process, wait.key, wait.instruction).filter(|_| waits);
+            let stack = own.or_else(common).cloned().or_else(|| waits.then(|| Arc::from([wait.instruction])));
             let begin = Origin { time: wait.begin.min(origin.time), ..origin };
             report(record(begin, RecordKind::SwitchedOut { reason: wait.reason, stack }));
         }
@@ -306,13 +303,6 @@ impl Translator {
     }
 }
 
-/// Returns a place that threads of a process have in common: the instruction, and the stack pointer
-/// within its page. Stacks of threads end at a page's end.
-fn common_place(key: u64, instruction: u64) -> u64 {
-    const PAGE: u64 = 0xfff << STACK_SHIFT;
-    (key.wrapping_sub(instruction) & PAGE).wrapping_add(instruction)
-}
-
 fn record(origin: Origin, kind: RecordKind) -> Record {
     Record { time: origin.time, process: origin.process, thread: origin.thread, kind }
 }
@@ -375,27 +365,41 @@ mod tests {
         assert_eq!(stacks(2, 2), []);
     }
 
+    /// Returns the stack of a thread's wait, after that of thread 7 was taken at a place.
+    fn stack_after(marks: u64, (thread, pointer): (u64, u64), between: Option<Parsed<'_>>) -> Option<Stack> {
+        let key = |pointer: u64| (pointer << 17).wrapping_add(0x99);
+        let bytes = |words: &[u64]| words.iter().flat_map(|word| word.to_ne_bytes()).collect::<Vec<u8>>();
+        let mut translator = Translator::new(7, false, ModuleFiles::default());
+        let origin = Origin { time: 9, process: 7, thread: 7, ..Origin::default() };
+        let taken = bytes(&[key(0x7f00_1234_5670), marks]);
+        translator.sample(origin, EventKind::ChosenStack, Stack::from([0x99, 0x20]), &taken, &mut |_| {});
+        if let Some(between) = between {
+            translator.translate(between, |_| None, &mut |_| {});
+        }
+        let mut found = None;
+        translator.wait(origin, &bytes(&[7 << 32 | thread, 5, key(pointer), 0, 0x99, 0]), &mut |record| {
+            if let RecordKind::SwitchedOut { stack, .. } = record.kind {
+                found = stack;
+            }
+        });
+        found
+    }
+
     #[test]
     fn a_wait_without_a_stack_has_that_of_another_thread_at_its_place() {
-        let mut translator = Translator::new(7, false, ModuleFiles::default());
-        let (instruction, stack) = (0x99, Stack::from([0x99, 0x20]));
-        let key = |pointer: u64| (pointer << STACK_SHIFT).wrapping_add(instruction);
-        let place = (7, common_place(key(0x7f00_1234_5670), instruction));
-        translator.common.insert(place, stack.clone());
-        let origin = Origin { time: 9, process: 7, thread: 8, ..Origin::default() };
-        let mut stack_at = |process: u64, pointer: u64| {
-            let words = [process << 32 | 8, 5, key(pointer), 0, instruction, 0];
-            let message: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_ne_bytes()).collect();
-            let mut found = None;
-            translator.wait(origin, &message, &mut |record| {
-                if let RecordKind::SwitchedOut { stack, .. } = record.kind {
-                    found = stack;
-                }
-            });
-            found
-        };
-        assert_eq!(stack_at(7, 0x7f00_abcd_e670), Some(stack));
-        assert_eq!(stack_at(7, 0x7f00_abcd_e680), Some(Arc::from([instruction])), "of another depth");
+        let (there, alone) = (Some(Stack::from([0x99, 0x20])), Some(stack(0x99)));
+        assert_eq!(stack_after(0, (8, 0x7f00_abcd_e670), None), there);
+        assert_eq!(stack_after(0, (8, 0x7f00_abcd_e680), None), alone, "of another depth");
+        assert_eq!(stack_after(1, (8, 0x7f00_abcd_e670), None), alone, "the other one lost the CPU there");
+    }
+
+    #[test]
+    fn stacks_of_places_end_with_the_program() {
+        for waits in [(8, 0x7f00_abcd_e670), (7, 0x7f00_1234_5670)] {
+            let origin = Origin::default();
+            let executed = Parsed::Named { origin, process: 7, thread: 7, by_exec: true, name: b"a" };
+            assert_eq!(stack_after(0, waits, Some(executed)), Some(stack(0x99)));
+        }
     }
 
     #[test]
