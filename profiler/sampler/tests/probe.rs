@@ -302,6 +302,18 @@ fn a_process_that_is_not_there_is_named() {
 }
 
 #[test]
+fn of_several_processes_the_one_without_the_function_is_named() {
+    let _alone = ALONE.lock();
+    let mut other = std::process::Command::new("sleep").arg("60").spawn().unwrap();
+    let mut options = options();
+    options.processes.push(other.id());
+    let error = RequestSource::function("leeward_test_request", &options).unwrap_err().to_string();
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert!(error.contains(&format!("process {}: ", other.id())), "{error}");
+}
+
+#[test]
 fn a_function_that_is_not_there_is_answered_with_like_ones() {
     let error = RequestSource::function("leeward_test_requests", &options()).unwrap_err();
     assert!(error.to_string().contains("leeward_test_request"), "{error}");

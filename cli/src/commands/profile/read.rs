@@ -11,7 +11,7 @@ use leeward_profile::analysis::Selection;
 use leeward_profile::analysis::missing::{RecordingGaps, missing};
 use leeward_profile::analysis::names::{is_called, without_closures};
 use leeward_profile::analysis::select::{Functions, similar_names};
-use leeward_profile::analysis::suggest::candidates;
+use leeward_profile::analysis::suggest::{Candidate, candidates};
 use leeward_profile::format::meta::{Engine, OmittedFunction};
 use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::span::format_nanos;
@@ -163,7 +163,7 @@ impl OpenTrace {
             }
             Some(name) => self.select_calls(name, what),
             // The recording has noted that it could not time requests.
-            None if self.trace.counts().requests == 0 && self.is_sampled() && lacks_requests(&self.trace) => {
+            None if self.is_sampled() && lacks_requests(&self.trace) => {
                 Err(Failure::Input(anyhow!("no request was timed; `stats` shows where the time goes")))
             }
             None if self.trace.counts().requests == 0 && self.is_sampled() => {
@@ -211,55 +211,73 @@ impl OpenTrace {
     /// Lists on stderr the functions that may be called once per request.
     fn suggest(&mut self) -> Result<(), Failure> {
         let mut watch = self.progress("looking for requests");
-        suggest(&self.trace, &mut self.symbols, &mut watch)
+        suggest(&self.trace, &mut self.symbols, None, &mut watch)
     }
 }
 
-/// Lists on stderr the functions of a trace that may be called once per request.
-pub(super) fn suggest(trace: &Trace, symbols: &mut Symbols, watch: &mut ProgressCallback<'_>) -> Result<(), Failure> {
-    let mut candidates = candidates(trace, symbols, watch).map_err(failure)?;
-    if trace.header().engine == Engine::Samples {
-        // A probe needs the name of a symbol.
-        candidates.retain(|one| !one.function.contains("+0x") && !one.function.starts_with('['));
-        if candidates.is_empty() {
-            return Ok(());
-        }
-        print_line(
-            "note: functions that may handle a request, the likeliest first. To time each call of one, record again:",
-        );
-        for one in candidates {
-            let name = one.function.replace('\'', "'\\''");
-            print_line(&format!(
-                "  leeward profile record --pid {} --request-fn '{name}'     {:.0} % of the program's time",
-                trace.header().pid,
-                one.share
-            ));
-        }
-        return Ok(());
-    }
-    if candidates.is_empty() {
-        return Ok(());
-    }
-    print_line(
-        "note: candidates for --request-fn, the likeliest first: functions that are called once per request. If a function is called",
-    );
-    print_line("several times per request, such as a state machine, each call is only a part of a request.");
-    for one in candidates {
-        print_line(&format!(
-            "  {}: {:.0} calls per second, half within {}, 99 % within {}, {:.0} % of the program's time",
-            one.function,
-            one.per_second,
-            format_nanos(one.p50),
-            format_nanos(one.p99),
-            one.share
-        ));
-    }
+/// Lists on stderr the functions of a trace that may be called once per request. `tried` is one
+/// that is not.
+pub(super) fn suggest(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    tried: Option<&str>,
+    watch: &mut ProgressCallback<'_>,
+) -> Result<(), Failure> {
+    suggestions(trace, symbols, tried, watch)?.iter().for_each(|line| print_line(line));
     Ok(())
 }
 
-/// Returns whether a note of the recording warns of requests (topic 5).
+/// Returns the lines of [`suggest`]; none if there are no such functions.
+fn suggestions(
+    trace: &Trace,
+    symbols: &mut Symbols,
+    tried: Option<&str>,
+    watch: &mut ProgressCallback<'_>,
+) -> Result<Vec<String>, Failure> {
+    let is_sampled = trace.header().engine == Engine::Samples;
+    // Who could not time requests can't time calls, either.
+    if is_sampled && lacks_requests(trace) {
+        return Ok(Vec::new());
+    }
+    let mut candidates = candidates(trace, symbols, tried, watch).map_err(failure)?;
+    if is_sampled {
+        // A probe needs the name of a symbol.
+        candidates.retain(|one| one.is_in_file && !one.function.contains("+0x") && !one.function.starts_with('['));
+    }
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
+    let about: &[&str] = if is_sampled {
+        &["note: functions that may handle a request, the likeliest first. To time each call of one, record again:"]
+    } else {
+        &[
+            "note: candidates for --request-fn, the likeliest first: functions that are called once per request. If a function is called",
+            "several times per request, such as a state machine, each call is only a part of a request.",
+        ]
+    };
+    let line = |one: &Candidate| {
+        let share = one.share;
+        if is_sampled {
+            let (pid, name) = (trace.header().pid, one.function.replace('\'', "'\\''"));
+            return format!(
+                "  leeward profile record --pid {pid} --request-fn '{name}'     {share:.0} % of the program's time"
+            );
+        }
+        format!(
+            "  {}: {:.0} calls per second, half within {}, 99 % within {}, {share:.0} % of the program's time",
+            one.function,
+            one.per_second,
+            format_nanos(one.p50),
+            format_nanos(one.p99)
+        )
+    };
+    Ok(about.iter().map(|line| (*line).to_string()).chain(candidates.iter().map(line)).collect())
+}
+
+/// Returns whether there are no requests, and a note of the recording warns of them (topic 5): it
+/// could not time any.
 fn lacks_requests(trace: &Trace) -> bool {
-    trace.notes().iter().any(|note| note.level > 0 && note.topic == 5)
+    trace.counts().requests == 0 && trace.notes().iter().any(|note| note.level > 0 && note.topic == 5)
 }
 
 /// Explains why a trace has no calls of functions, and how to fix it.
@@ -403,7 +421,62 @@ impl Drop for ClearOnDrop {
 
 #[cfg(test)]
 mod tests {
-    use super::without_path;
+    use super::*;
+    use leeward_profile::format::EventKind;
+    use leeward_profile::format::event::Extent;
+    use leeward_profile::format::meta::{Header, Module};
+    use leeward_profile::format::write::{TraceConfig, TraceWriter};
+    use leeward_profile::trace::ignore_progress;
+
+    /// Its symbol is in this program's file.
+    #[inline(never)]
+    fn handle() {
+        std::hint::black_box(());
+    }
+
+    /// Returns the suggestions for a trace of samples of calls of a function.
+    fn suggested(function: u64, tried: Option<&str>, note: Option<&str>) -> String {
+        let program = std::env::current_exe().unwrap().to_str().unwrap().to_string();
+        let mappings = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let first = mappings.lines().find(|line| line.ends_with(&program)).unwrap();
+        let bias = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
+        let module = Module {
+            id: 1,
+            flags: Module::PROGRAM,
+            loaded: 0,
+            unloaded: None,
+            bias,
+            ranges: vec![(bias, 1 << 32)],
+            build_id: vec![],
+            path: program,
+        };
+        let header = Header { engine: Engine::Samples, pid: 77, ..TraceConfig::default().header };
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("perf-77.map"), "10 10 compiled\n").unwrap();
+        let setup = TraceConfig { header, modules: vec![module], ..TraceConfig::default() };
+        let mut writer = TraceWriter::create(folder.path(), &setup).unwrap();
+        for turn in 1..=100 {
+            let call = EventKind::Call { function, caller: 0, duration: 500_000, extent: Extent::Whole };
+            writer.event(0, turn * 1_000_000, call).unwrap();
+        }
+        if let Some(text) = note {
+            writer.note(1, 1, 5, text).unwrap();
+        }
+        writer.finish(200_000_000).unwrap();
+        let trace = Trace::open(folder.path(), &mut ignore_progress).unwrap();
+        let mut symbols = Symbols::new(&trace, Options::default());
+        suggestions(&trace, &mut symbols, tried, &mut ignore_progress).unwrap().join("\n")
+    }
+
+    #[test]
+    fn functions_are_suggested_to_those_who_may_time_them() {
+        let function = handle as fn() as usize as u64;
+        let lines = suggested(function, None, None);
+        assert!(lines.contains("record --pid 77 --request-fn '") && lines.contains("::handle'"), "{lines}");
+        assert_eq!(suggested(function, None, Some("requests can't be timed without root")), "");
+        assert_eq!(suggested(function, Some("handle"), None), "", "it had no calls");
+        assert_eq!(suggested(0x10, None, None), "", "a probe can't find what was compiled meanwhile");
+    }
 
     #[test]
     fn a_path_is_printed_once() {

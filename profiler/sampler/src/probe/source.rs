@@ -135,7 +135,12 @@ impl RequestSource {
         let mut probes = FunctionProbes::load(name, &targets, &shared).map_err(function_refused)?;
         probes.set_recording(true);
         for process in &options.processes {
-            probes.attach(*process).map_err(function_refused)?;
+            probes.attach(*process).map_err(|error| match function_refused(error) {
+                SourceError::NoSymbol(why) if options.processes.len() > 1 => {
+                    SourceError::NoSymbol(format!("process {process}: {why}"))
+                }
+                error => error,
+            })?;
         }
         Ok(RequestSource::new(Probes::Function(Box::new(probes)), targets, shared, options))
     }

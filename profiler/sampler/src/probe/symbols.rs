@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use leeward_profile::analysis::names::{is_called, without_closures};
 use leeward_profile::analysis::select::closest_names;
+use leeward_profile::analysis::suggest::{is_start, is_system};
 use leeward_profile::symbols::{demangled, go};
 use object::{Object, ObjectSection, ObjectSegment, ObjectSymbol, ReadCache, SymbolFlags};
 
@@ -15,7 +16,7 @@ use super::calls::StackRules;
 use super::returns::returns;
 use super::traps::TrapCosts;
 use crate::process::{Process, open_mapped_file};
-use crate::record::SourceError;
+use crate::record::{Mapping, SourceError};
 
 /// Functions that one name may mean.
 const FUNCTIONS_MAX: usize = 64;
@@ -63,8 +64,9 @@ struct Match {
 #[derive(Default)]
 struct Search {
     matches: Vec<Match>,
-    /// Names of functions, to suggest some.
+    /// Names of functions, to suggest some; none of the C library's.
     names: Vec<String>,
+    is_system: bool,
     /// A file whose debug information knows the name.
     inlined: bool,
 }
@@ -75,7 +77,10 @@ struct Search {
 /// There is none: the sentence says why, or names like ones.
 pub(super) fn find(pid: u32, name: &str) -> Result<Vec<Function>, SourceError> {
     let mut search = Search::default();
-    each_module(pid, |path, inode, file| search_module(path, inode, file, name, &mut search))?;
+    each_module(pid, |mapped, path, file| {
+        search.is_system = mapped.path.rsplit('/').next().is_some_and(is_system);
+        search_module(path, mapped.inode, file, name, &mut search);
+    })?;
     let Some(best) = search.matches.iter().map(|one| one.fit).min() else {
         return Err(SourceError::NoSymbol(absent(name, search)));
     };
@@ -104,15 +109,15 @@ pub(super) fn find(pid: u32, name: &str) -> Result<Vec<Function>, SourceError> {
 /// the files: they may be large, and children many.
 pub(super) fn of_same_files(pid: u32, functions: &[Function]) -> Result<Vec<Function>, SourceError> {
     let mut same = Vec::new();
-    each_module(pid, |path, inode, _| {
-        let here = functions.iter().filter(|function| function.inode == inode);
+    each_module(pid, |mapped, path, _| {
+        let here = functions.iter().filter(|function| function.inode == mapped.inode);
         same.extend(here.map(|function| Function { file: path.to_path_buf(), ..function.clone() }));
     })?;
     Ok(same)
 }
 
-/// Passes each file with code of a process to `each`, once, with its inode.
-fn each_module(pid: u32, mut each: impl FnMut(&Path, u64, File)) -> Result<(), SourceError> {
+/// Passes each file with code of a process to `each`, once, with a path to it as we see it.
+fn each_module(pid: u32, mut each: impl FnMut(&Mapping, &Path, File)) -> Result<(), SourceError> {
     let process = Process::open(pid)?;
     let mut files = HashSet::new();
     for mapped in process.mappings()? {
@@ -124,7 +129,7 @@ fn each_module(pid: u32, mut each: impl FnMut(&Path, u64, File)) -> Result<(), S
         // The very file, also if it was deleted or replaced; else the one at its path.
         let exact = PathBuf::from(format!("/proc/{pid}/map_files/{start:x}-{end:x}"));
         let path = if exact.metadata().is_ok() { exact } else { format!("/proc/{pid}/root{}", mapped.path).into() };
-        each(&path, mapped.inode, file);
+        each(&mapped, &path, file);
     }
     Ok(())
 }
@@ -187,8 +192,9 @@ fn fit(symbol: &str, name: &str, search: &mut Search) -> Option<Fit> {
     let last = name.rsplit([':', '.', '/']).next().unwrap_or(name);
     // A mangled name contains the written one's last part.
     let full = base.contains(last).then(|| demangled(base));
+    let is_suggested = search.names.len() < NAMES_MAX && !search.is_system;
     let Some(full) = full else {
-        if search.names.len() < NAMES_MAX {
+        if is_suggested {
             search.names.push(demangled(base));
         }
         return None;
@@ -201,20 +207,21 @@ fn fit(symbol: &str, name: &str, search: &mut Search) -> Option<Fit> {
     } else if is_called(without_closures(&full), name) {
         Some(Fit::Inside)
     } else {
-        if search.names.len() < NAMES_MAX {
+        if is_suggested {
             search.names.push(full);
         }
         None
     }
 }
 
-fn absent(name: &str, search: Search) -> String {
+fn absent(name: &str, mut search: Search) -> String {
+    search.names.retain(|name| !is_start(name));
     if search.inlined {
         return format!("{name} has no code of its own: the compiler put it into its callers; name one of these");
     }
     if search.names.is_empty() {
         return format!(
-            "the process has no symbols, so {name} can't be found: install its debug symbols, or record requests by input and output (--request-io)"
+            "the program has no symbols, so {name} can't be found: install its debug symbols, or record requests by input and output (--request-io)"
         );
     }
     let like = closest_names(search.names, name).join(", ");
@@ -286,6 +293,11 @@ mod tests {
     fn a_wrong_name_is_answered_with_like_ones() {
         let error = find(std::process::id(), "leeward_symbol_that_tests_serch").unwrap_err().to_string();
         assert!(error.contains("leeward_symbol_that_tests_search"), "{error}");
+        for (wrong, not_like) in [("fflus", "fflush"), ("_start_", "_start")] {
+            let error = find(std::process::id(), wrong).unwrap_err().to_string();
+            let (_, names) = error.split_once("like it: ").unwrap();
+            assert!(names.split(", ").all(|name| name != not_like), "{error}");
+        }
     }
 
     #[test]

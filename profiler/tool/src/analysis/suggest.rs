@@ -9,7 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use serde::Serialize;
 
 use super::idle::is_idle;
-use super::names::{is_drop, last_part, wraps};
+use super::names::{is_called, is_drop, last_part, without_closures, wraps};
 use crate::format::event::OffCpu;
 use crate::format::meta::Engine;
 use crate::format::{Event, EventKind, ObjectKind};
@@ -28,8 +28,29 @@ const WAITS: usize = 1 << 10;
 const THREADS: usize = 1 << 12;
 /// Least number of calls that show a tail.
 const FEWEST: u64 = 20;
-/// Begin of the names of functions in Go's runtime. The outermost, `runtime.goexit`, never returns.
-const GO_RUNTIME: &str = "runtime.";
+/// Functions around all that a program or a thread does, besides [`ROOTS`] and `main`: those of C,
+/// Go, Python, musl, libstdc++, Java and Node.
+const STARTS: [&str; 17] = [
+    "_init",
+    "_fini",
+    "main.main",
+    "<module>",
+    "_start_c",
+    "__clone",
+    "execute_native_thread_routine",
+    "thread_native_entry",
+    "Thread::call_run",
+    "JavaThread::run",
+    "JavaThread::thread_main_inner",
+    "JavaMain",
+    "Py_BytesMain",
+    "Py_RunMain",
+    "pythread_wrapper",
+    "node::Start",
+    "uv_run",
+];
+/// Begins of the names in Go's and Rust's runtimes, whose outermost functions never return.
+const RUNTIMES: [&str; 4] = ["runtime.", "std::rt::", "std::sys::", "std::thread::"];
 
 /// A function whose calls may be requests. Spans in nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -46,6 +67,9 @@ pub struct Candidate {
     pub p99: u64,
     /// Share of the program's working time, in per cent.
     pub share: f64,
+    /// It is in a file. Functions that were compiled while the program ran are not: probes can't
+    /// find them.
+    pub is_in_file: bool,
 }
 
 /// Calls of a function with a name, or at an address.
@@ -98,13 +122,15 @@ impl ThreadWaits {
     }
 }
 
-/// Returns the functions that most likely have one call per request, the likeliest first.
+/// Returns the functions that most likely have one call per request, the likeliest first. `tried`
+/// is one that has not.
 ///
 /// # Errors
 /// The trace can't be read any more, or `watch` stops the reading.
 pub fn candidates(
     trace: &Trace,
     symbols: &mut Symbols,
+    tried: Option<&str>,
     watch: &mut ProgressCallback<'_>,
 ) -> Result<Vec<Candidate>, TraceError> {
     let mut threads: Map<u32, ThreadWaits> = Map::default();
@@ -131,7 +157,8 @@ pub fn candidates(
             }
         },
     )?;
-    Ok(ranked(trace, symbols, functions))
+    let named = named(symbols, functions, tried);
+    Ok(ranked(trace, &named))
 }
 
 /// A function by its name.
@@ -142,12 +169,13 @@ struct NamedFunction {
     /// The most frequent caller, with the number of calls.
     caller: Option<(String, u64)>,
     is_own: bool,
-    /// It is the C library's, Go's runtime's, or another one's that knows no requests.
-    is_system: bool,
+    is_in_file: bool,
+    /// It starts the program or a thread, has no calls, or is the C library's or another one's that
+    /// knows no requests.
+    is_excluded: bool,
 }
 
-fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) -> Vec<Candidate> {
-    let named = named(symbols, functions);
+fn ranked(trace: &Trace, named: &HashMap<String, NamedFunction>) -> Vec<Candidate> {
     let busiest = named.values().map(|one| one.worked.total()).max().unwrap_or(0);
     let worked = trace.pace().used.max(busiest).max(1);
     let seconds = trace.counts().span().max(1) as f64 / 1e9;
@@ -157,18 +185,15 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) 
         one.worked.count() >= FEWEST
             && total as f64 >= 0.05 * worked as f64
             && one.waited <= total
-            && !one.is_system
+            && !one.is_excluded
             && !is_idle(&one.name)
             && !is_drop(&one.name)
-            // They contain everything.
-            && one.name != "main"
-            && !ROOTS.contains(&one.name.as_str())
     };
     let mut all: Vec<(f64, Candidate)> = Vec::new();
     for one in named.values() {
         let (calls, total) = (one.worked.count(), one.worked.total());
         let share = total as f64 / worked as f64;
-        if !is_likely(one) || is_same(one, &named) {
+        if !is_likely(one) || is_same(one, named) {
             continue;
         }
         let (p50, p99) = (one.worked.percentile(50.0), one.worked.percentile(99.0));
@@ -184,7 +209,10 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) 
             share.min(1.0) * (0.3 + spread) * if is_part { 0.3 } else { 1.0 } * if one.is_own { 1.0 } else { 0.5 };
         let per_second = calls as f64 / seconds;
         let share = share.min(1.0) * 100.0;
-        all.push((score, Candidate { function: one.name.clone(), calls, per_second, p50, p99, share }));
+        all.push((
+            score,
+            Candidate { function: one.name.clone(), calls, per_second, p50, p99, share, is_in_file: one.is_in_file },
+        ));
     }
     all.sort_by(|a, b| {
         b.0.total_cmp(&a.0).then_with(|| (Reverse(a.1.calls), &a.1.function).cmp(&(Reverse(b.1.calls), &b.1.function)))
@@ -193,13 +221,15 @@ fn ranked(trace: &Trace, symbols: &mut Symbols, functions: Map<u64, CallStats>) 
 }
 
 /// Groups functions by name, each with its caller.
-fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<String, NamedFunction> {
+fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>, tried: Option<&str>) -> HashMap<String, NamedFunction> {
     let mut named: HashMap<String, NamedFunction> = HashMap::new();
     for (function, calls) in functions {
         let location = symbols.location(function, calls.time);
         let is_own = location.source().and_then(|frame| frame.file.as_deref()).is_none_or(is_own);
         let name = location.function();
-        let is_system = location.module.as_deref().is_some_and(is_system) || name.starts_with(GO_RUNTIME);
+        let is_excluded = location.module.as_deref().is_some_and(is_system)
+            || is_start(&name)
+            || tried.is_some_and(|tried| is_called(&name, tried));
         let most = calls.callers.iter().max_by_key(|(caller, times)| (**times, **caller));
         let caller = most.filter(|(caller, _)| **caller != 0);
         let caller = caller.map(|(caller, times)| (symbols.caller(*caller, calls.time).function(), *times));
@@ -209,7 +239,8 @@ fn named(symbols: &mut Symbols, functions: Map<u64, CallStats>) -> HashMap<Strin
             waited: 0,
             caller: None,
             is_own,
-            is_system,
+            is_in_file: location.module.is_some(),
+            is_excluded,
         });
         one.worked.add(&calls.worked);
         one.waited = one.waited.saturating_add(calls.waited);
@@ -227,10 +258,18 @@ fn is_own(file: &str) -> bool {
 }
 
 /// Returns whether a module is the C library, a part of it, or the kernel's.
-fn is_system(module: &str) -> bool {
+pub fn is_system(module: &str) -> bool {
     const SYSTEM: [&str; 8] =
         ["libc.so", "libc.musl", "ld-", "libpthread", "libm.so", "libstdc++.so", "libgcc_s.so", "["];
     SYSTEM.iter().any(|begin| module.starts_with(begin))
+}
+
+/// Returns whether a function starts the program or a thread: it contains everything.
+pub fn is_start(name: &str) -> bool {
+    last_part(without_closures(name)) == "main"
+        || ROOTS.contains(&name)
+        || STARTS.contains(&name)
+        || RUNTIMES.iter().any(|begin| name.trim_start_matches('<').starts_with(begin))
 }
 
 /// Returns whether a function is the same work as its caller, or as a function that it wraps; then
@@ -244,6 +283,7 @@ fn is_same(one: &NamedFunction, named: &HashMap<String, NamedFunction>) -> bool 
     let caller = one.caller.as_ref().and_then(|(caller, _)| named.get(caller));
     let within = caller.is_some_and(|caller| {
         caller.name != one.name
+            && !caller.is_excluded
             && alike(caller, one)
             && caller.waited <= caller.worked.total()
             && (caller.is_own || !one.is_own)

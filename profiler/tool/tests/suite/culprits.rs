@@ -411,23 +411,57 @@ fn each_label_is_analysed_separately() {
     assert!(labels[1].1.max < 11_000);
 }
 
-#[test]
-fn a_function_of_gos_runtime_is_no_candidate() {
+/// Returns the names of the functions that may be requests: `handle` and its caller have as many
+/// calls.
+fn candidates_within(caller: &str, tried: Option<&str>) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let mut config = setup();
     config.header.engine = Engine::Samples;
-    let names = format!("{HANDLE:x} 10 runtime.goexit\n{PARSE:x} 10 main.handle\n");
+    let names = format!("{HANDLE:x} 10 {caller}\n{PARSE:x} 10 handle\n");
     std::fs::write(folder.path().join(format!("perf-{}.map", config.header.pid)), names).unwrap();
     let mut writer = TraceWriter::create(folder.path(), &config).unwrap();
     for turn in 1..=100_u64 {
         let end = turn * 1_000_000;
-        writer.event(WORKER, end, call(PARSE, 500_000)).unwrap();
+        let handle = EventKind::Call { function: PARSE, caller: HANDLE + 5, duration: 500_000, extent: Extent::Whole };
+        writer.event(WORKER, end, handle).unwrap();
         writer.event(WORKER, end + 1_000, call(HANDLE, 510_000)).unwrap();
     }
     writer.finish(1_000_000_000).unwrap();
     let (trace, mut symbols) = open(folder.path());
-    let found = candidates(&trace, &mut symbols, &mut ignore_progress).unwrap();
-    assert_eq!(found.iter().map(|one| one.function.as_str()).collect::<Vec<_>>(), ["main.handle"]);
+    let found = candidates(&trace, &mut symbols, tried, &mut ignore_progress).unwrap();
+    found.into_iter().map(|one| one.function).collect()
+}
+
+#[test]
+fn a_function_that_starts_a_program_or_a_thread_is_no_candidate() {
+    for start in [
+        "main",
+        "main.main",
+        "server::main",
+        "server::main::{closure#0}",
+        "runtime.goexit",
+        "runtime.main",
+        "_start",
+        "__libc_start_main",
+        "start_thread",
+        "clone",
+        "__clone",
+        "std::rt::lang_start_internal",
+        "std::sys::backtrace::__rust_begin_short_backtrace",
+        "execute_native_thread_routine",
+        "JavaThread::run",
+        "Py_RunMain",
+        "py::<module>:/srv/app.py",
+        "node::Start",
+    ] {
+        assert_eq!(candidates_within(start, None), ["handle"], "{start}");
+    }
+}
+
+#[test]
+fn of_two_functions_that_are_the_same_work_the_outer_is_a_candidate() {
+    assert_eq!(candidates_within("answer", None), ["answer"]);
+    assert_eq!(candidates_within("answer", Some("answer")), ["handle"], "it had no calls");
 }
 
 #[test]

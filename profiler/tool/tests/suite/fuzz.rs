@@ -178,7 +178,7 @@ fn read_in_every_way(folder: &Path) {
         .unwrap();
     assert_eq!(ordered, event_count);
     let functions = Functions::find(&trace, &mut symbols, "0x1000", &mut ignore_progress).unwrap();
-    candidates(&trace, &mut symbols, &mut ignore_progress).unwrap();
+    candidates(&trace, &mut symbols, None, &mut ignore_progress).unwrap();
     for selection in [Selection::Marked, Selection::CallsOf(functions)] {
         let found = slowest::slowest(&trace, &mut symbols, &selection, 3, &mut ignore_progress).unwrap();
         assert!(found.slowest.is_sorted_by(|a, b| a.latency >= b.latency));

@@ -33,6 +33,23 @@ pub(super) fn recorder_failure(error: RecorderError) -> Failure {
     }
 }
 
+/// The failure of a recording without a call of the function that `--request-fn` names. `was_seen`:
+/// samples fell into it. `in_windows`: nothing was recorded for a part of the time.
+pub(super) fn no_call(name: &str, was_seen: bool, in_windows: bool) -> Failure {
+    let why = match (was_seen, in_windows) {
+        (false, _) => {
+            "it was not called meanwhile: record while requests come, or name another function with --request-fn"
+        }
+        (true, true) => {
+            "it ran, but no call of it began and ended within a window of the recording: record with `--overhead off`, or name a function that it calls for each request"
+        }
+        (true, false) => {
+            "it ran, but no call of it began and ended meanwhile: record longer, or name a function that it calls for each request"
+        }
+    };
+    Failure::Runtime(anyhow!("no call of `{name}` was recorded: {why}"))
+}
+
 /// Reads a size such as `1G`.
 pub(super) fn parse_size(flag: &str, text: &str) -> Result<u64, Failure> {
     let refused = || Failure::Input(anyhow!("{flag} {}: a number with K, M or G, such as 1G", sanitize(text)));
@@ -115,6 +132,20 @@ mod tests {
             assert_eq!(slow(text), None, "{text}");
         }
         assert_eq!(parse_keep(None, "64M").ok(), Some(None));
+    }
+
+    #[test]
+    fn without_a_call_the_failure_says_what_to_do() {
+        for (was_seen, in_windows, next) in [
+            (false, false, "record while requests come"),
+            (true, false, "record longer"),
+            (true, true, "--overhead off"),
+        ] {
+            let failure = no_call("serve", was_seen, in_windows);
+            assert!(matches!(failure, Failure::Runtime(_)));
+            let text = failure.to_string();
+            assert!(text.starts_with("no call of `serve` was recorded") && text.contains(next), "{text}");
+        }
     }
 
     #[test]

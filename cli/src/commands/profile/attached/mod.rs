@@ -11,6 +11,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use anyhow::anyhow;
+use leeward_profile::analysis::select::Functions;
 use leeward_profile::format::request_totals::RequestTotals;
 use leeward_profile::symbols::{Options, Symbols};
 use leeward_profile::trace::{Trace, ignore_progress};
@@ -42,6 +43,8 @@ const POLL: Duration = Duration::from_millis(50);
 const TOTALS: Duration = Duration::from_secs(2);
 /// Share of requests that seem to share a connection from which the user is warned.
 const MIXED_SHARE: f64 = 0.005;
+/// Most traces that are described.
+const DESCRIBED: usize = 5;
 /// Samples per second before the source has chosen.
 const RATE: u32 = 1000;
 
@@ -235,12 +238,14 @@ impl Recording {
         drop(self.requests);
         let recorded = self.recorder.processes().collect();
         let traces = self.recorder.finish().map_err(recorder_failure)?;
-        describe(&traces, &recorded, seen)?;
-        match self.request_fn {
-            Some(name) if seen == Some(0) => {
-                Err(Failure::Runtime(anyhow!("no call of `{name}` was recorded: none began and ended meanwhile")))
+        let tried = self.request_fn.as_deref().filter(|_| seen == Some(0));
+        describe(&traces, &recorded, seen, tried)?;
+        match tried {
+            Some(name) => {
+                let was_seen = traces.iter().take(DESCRIBED).any(|trace| has_function(trace, name));
+                Err(failures::no_call(name, was_seen, self.windows.paused(now()) > 0))
             }
-            _ => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -308,9 +313,14 @@ fn requests(
 }
 
 /// Describes traces, and names the next command. `seen` is the number of requests, if the recorder
-/// had the right to time them: without it nobody is told to time others.
-fn describe(traces: &[RecordedTrace], recorded: &BTreeSet<u32>, seen: Option<u64>) -> Result<(), Failure> {
-    const DESCRIBED: usize = 5;
+/// had the right to time them: without it nobody is told to time others. `tried` is a function that
+/// had no calls.
+fn describe(
+    traces: &[RecordedTrace],
+    recorded: &BTreeSet<u32>,
+    seen: Option<u64>,
+    tried: Option<&str>,
+) -> Result<(), Failure> {
     let mut with_stacks: Vec<&RecordedTrace> = traces.iter().filter(|trace| trace.written.stacks > 0).collect();
     with_stacks
         .sort_by_key(|trace| std::cmp::Reverse((trace.written.slow + trace.written.sampled, trace.written.stacks)));
@@ -339,7 +349,14 @@ fn describe(traces: &[RecordedTrace], recorded: &BTreeSet<u32>, seen: Option<u64
     if seen == Some(0)
         && let Ok(trace) = Trace::open(&first.folder, &mut ignore_progress)
     {
-        suggest(&trace, &mut Symbols::new(&trace, Options::default()), &mut ignore_progress)?;
+        suggest(&trace, &mut Symbols::new(&trace, Options::default()), tried, &mut ignore_progress)?;
     }
     stdout::print(&format!("next: leeward profile {next} {folder}"))
+}
+
+/// Returns whether samples of a trace fell into a function with this name.
+fn has_function(trace: &RecordedTrace, name: &str) -> bool {
+    let Ok(trace) = Trace::open(&trace.folder, &mut ignore_progress) else { return false };
+    let mut symbols = Symbols::new(&trace, Options::default());
+    Functions::find(&trace, &mut symbols, name, &mut ignore_progress).is_ok_and(|found| !found.is_empty())
 }
