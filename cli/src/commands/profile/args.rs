@@ -89,8 +89,8 @@ pub(crate) struct Recording {
 ///
 /// With --pid nothing is rebuilt, restarted or loaded into the process: the kernel takes samples of
 /// its stacks, and times its requests. That needs root; other users get samples alone, of their own
-/// processes. A program that was built with `leeward cc` records itself, down to calls of a
-/// microsecond.
+/// processes, if kernel.perf_event_paranoid is at most 2. A program that was built with `leeward
+/// cc` records itself, down to calls of a microsecond.
 #[derive(Debug, clap::Args)]
 #[command(after_help = RECORD)]
 pub(crate) struct RecordArgs {
