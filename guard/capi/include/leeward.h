@@ -130,7 +130,7 @@
 /* Level of a log message: a defect of the library. */
 #define LW_LOG_ERROR 1
 
-/* Level of a log message: a wrong use by the program, logged once. */
+/* Level of a log message: a wrong use by the program, logged once a minute at most. */
 #define LW_LOG_WARNING 2
 
 /* Level of a log message: a change of state, such as a new gate. */
@@ -400,9 +400,9 @@ int lw_stamp_note(struct lw_stamp *stamp,
  After `LW_ADMIT`, `lw_finish` must follow. Any thread may call it, once none runs the request.
 
  A thread runs one request. If it still runs one of this gate, `LW_ARRIVE_ENTER` ends that as
- abandoned; the log says so once. `LW_E_STATE`: it runs one of another gate. `LW_E_LIMIT`: the
- gate has no place for more permits. `LW_E_CLOSED`, `LW_E_FORKED`: the gate is none of this
- process any more. `LW_E_ARGUMENT`, `LW_E_SIZE`: `arrival` is wrong.
+ abandoned; so does the thread's end. The log says so. `LW_E_STATE`: it runs one of another gate.
+ `LW_E_LIMIT`: the gate has no place for more permits. `LW_E_CLOSED`, `LW_E_FORKED`: the gate is
+ none of this process any more. `LW_E_ARGUMENT`, `LW_E_SIZE`: `arrival` is wrong.
  */
 int lw_arrive(struct lw_gate *gate,
               const struct lw_arrival *arrival,
@@ -416,7 +416,10 @@ int lw_arrive(struct lw_gate *gate,
  */
 int lw_enter(const struct lw_permit *permit);
 
-/* This thread stops running the request, which has not ended. `LW_E_STATE`: it did not run it. */
+/*
+ This thread stops running the request, which has not ended; another thread may run or end it.
+ `LW_E_STATE`: it did not run it.
+ */
 int lw_leave(const struct lw_permit *permit);
 
 /*

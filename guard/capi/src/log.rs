@@ -4,8 +4,10 @@
 
 use crate::border::cancel::Uncancelled;
 use crate::thread;
+use leeward_core::units::{Nanos, Time};
+use leeward_runtime::clock;
 use std::ffi::{CString, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, Once, PoisonError};
 
 /// Function of the program that takes a message.
@@ -40,10 +42,27 @@ pub(crate) fn set(function: Option<LogFunction>, user: *mut c_void) {
     *TARGET.lock().unwrap_or_else(PoisonError::into_inner) = function.map(|function| Target { function, user });
 }
 
-/// Gives a message as [`message`] does, unless it was given before.
-pub(crate) fn once(given: &AtomicBool, level: Level, text: &str) {
-    if !given.swap(true, Ordering::Relaxed) {
-        message(level, text);
+/// When a message was given last, by the process's clock.
+pub(crate) struct LastGiven(AtomicU64);
+
+impl LastGiven {
+    pub(crate) const fn never() -> Self {
+        LastGiven(AtomicU64::new(0))
+    }
+
+    /// Whether the message is due at `now`: it was not given in the minute before.
+    fn is_due(&self, now: Time) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        let is_due = last == 0 || now.since(Time(last)) >= Nanos::from_secs(60);
+        // Of threads that find so together, one gives it.
+        is_due && self.0.compare_exchange(last, now.0.max(1), Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+}
+
+/// Gives a warning as [`message`] does, at most once a minute.
+pub(crate) fn warn(last: &LastGiven, text: &str) {
+    if last.is_due(clock::process()) {
+        message(Level::Warning, text);
     }
 }
 
@@ -75,4 +94,16 @@ pub(crate) fn install_panic_hook() {
             }
         }));
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_is_due_once_a_minute() {
+        let last = LastGiven::never();
+        let due = [1, 2, 60_000, 60_001, 60_002, 120_000, 120_001].map(|ms| last.is_due(Time(ms * 1_000_000)));
+        assert_eq!(due, [true, false, false, true, false, false, true]);
+    }
 }

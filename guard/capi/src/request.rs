@@ -1,21 +1,21 @@
 //! The way of a request: it arrives, threads run it, it ends. Does not contain pointers of C.
 
 use crate::gates::GateSlot;
-use crate::log::{self, Level};
+use crate::log::{self, LastGiven};
 use crate::slots::table_of;
-use crate::status::Failure;
+use crate::status::{Failure, caught};
 use crate::thread::{self, Running};
 use leeward_core::units::{Nanos, Time};
 use leeward_gate::{Outcome, Permit, Rejection, RequestInfo};
 use leeward_runtime::budget::{self, RequestBudget};
 use leeward_runtime::clock;
 use std::cell::Cell;
-use std::sync::atomic::AtomicBool;
 
-/// Wrong uses that were logged.
-static OTHER_GATE: AtomicBool = AtomicBool::new(false);
-static FORGOTTEN: AtomicBool = AtomicBool::new(false);
-static ELSEWHERE: AtomicBool = AtomicBool::new(false);
+/// Wrong uses that are logged.
+static OTHER_GATE: LastGiven = LastGiven::never();
+static FORGOTTEN: LastGiven = LastGiven::never();
+static ELSEWHERE: LastGiven = LastGiven::never();
+static ENDED: LastGiven = LastGiven::never();
 
 /// Answer to a request that has arrived.
 pub(crate) enum Admission {
@@ -72,7 +72,8 @@ pub(crate) fn leave(gate: u32, id: u64) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Leaves the thread's request when the thread ends, so that another thread can end the request.
+/// Ends the thread's request when the thread ends: one that another thread is to end was left.
+/// Otherwise nobody might end it, and each such thread would take a place of the gate for ever.
 struct ThreadEnd;
 
 thread_local! {
@@ -84,9 +85,16 @@ thread_local! {
 impl Drop for ThreadEnd {
     fn drop(&mut self) {
         IS_REGISTERED.with(|cell| cell.set(false));
-        if let Some(running) = thread::running() {
-            stop_running(running);
-        }
+        let Some(running) = thread::running() else { return };
+        // A panic in a thread's end would end the process.
+        caught(|| {
+            abandon(running)?;
+            log::warn(
+                &ENDED,
+                "a thread ends while it runs a request, which ends as abandoned: lw_finish is missing, or lw_leave before another thread ends it",
+            );
+            Ok(0)
+        });
     }
 }
 
@@ -95,7 +103,7 @@ impl Drop for ThreadEnd {
 ///
 /// # Errors
 /// The thread runs a request of another gate, or is so far in its end that nothing of ours would
-/// leave the request.
+/// end the request.
 #[inline]
 fn prepare(gate: u32) -> Result<(), Failure> {
     if let Some(running) = thread::running() {
@@ -104,32 +112,34 @@ fn prepare(gate: u32) -> Result<(), Failure> {
     if IS_REGISTERED.with(Cell::get) || register() { Ok(()) } else { Err(Failure::State) }
 }
 
-/// Ends a request as abandoned whose thread takes up another one. For how long it ran, nobody
-/// knows.
+/// Ends the request of a thread that takes up another one.
 #[cold]
 fn replace(running: Running, gate: u32) -> Result<(), Failure> {
     if running.gate != gate {
-        log::once(
+        log::warn(
             &OTHER_GATE,
-            Level::Warning,
             "LW_E_STATE: a thread takes up a request while it runs one of another gate; call lw_leave before",
         );
         return Err(Failure::State);
     }
+    abandon(running)?;
+    log::warn(
+        &FORGOTTEN,
+        "a thread takes up a request while it runs another one, which ends as abandoned: lw_finish or lw_leave is missing",
+    );
+    Ok(())
+}
+
+/// Ends a request as abandoned that its thread, this one, has forgotten. For how long it ran,
+/// nobody knows.
+fn abandon(running: Running) -> Result<(), Failure> {
     thread::set_running(None);
     budget::replace_running(RequestBudget::none());
-    let slot = GateSlot::numbered(gate)?;
-    let mut shard = slot.shard(table_of(running.id))?;
-    shard.permits.remove(running.id, |permit| {
+    let slot = GateSlot::numbered(running.gate)?;
+    slot.shard(table_of(running.id))?.permits.remove(running.id, |permit| {
         let now = permit.gate().time_at(clock::process());
         permit.end_at(now, Outcome::Abandoned);
     });
-    drop(shard);
-    log::once(
-        &FORGOTTEN,
-        Level::Warning,
-        "a thread takes up a request while it runs another one, which ends as abandoned: lw_finish or lw_leave is missing",
-    );
     Ok(())
 }
 
@@ -169,9 +179,8 @@ pub(crate) fn finish(gate: u32, id: u64, outcome: Outcome) -> Result<(), Failure
     let request = shard.permits.get(id).ok_or(Failure::State)?;
     if request.runner != 0 && running.is_none() {
         drop(shard);
-        log::once(
+        log::warn(
             &ELSEWHERE,
-            Level::Warning,
             "LW_E_STATE: a thread ends a request that another thread runs; call lw_leave there before",
         );
         return Err(Failure::State);

@@ -27,9 +27,9 @@ const _: () = assert!(std::mem::offset_of!(Arrival, unparsed) == Arrival::FIRST_
 /// After `LW_ADMIT`, `lw_finish` must follow. Any thread may call it, once none runs the request.
 ///
 /// A thread runs one request. If it still runs one of this gate, `LW_ARRIVE_ENTER` ends that as
-/// abandoned; the log says so once. `LW_E_STATE`: it runs one of another gate. `LW_E_LIMIT`: the
-/// gate has no place for more permits. `LW_E_CLOSED`, `LW_E_FORKED`: the gate is none of this
-/// process any more. `LW_E_ARGUMENT`, `LW_E_SIZE`: `arrival` is wrong.
+/// abandoned; so does the thread's end. The log says so. `LW_E_STATE`: it runs one of another gate.
+/// `LW_E_LIMIT`: the gate has no place for more permits. `LW_E_CLOSED`, `LW_E_FORKED`: the gate is
+/// none of this process any more. `LW_E_ARGUMENT`, `LW_E_SIZE`: `arrival` is wrong.
 ///
 /// # Safety
 /// All three pointers are as the module says, and `arrival->size` is right.
@@ -128,7 +128,8 @@ pub unsafe extern "C" fn lw_enter(permit: *const Permit) -> c_int {
     })
 }
 
-/// This thread stops running the request, which has not ended. `LW_E_STATE`: it did not run it.
+/// This thread stops running the request, which has not ended; another thread may run or end it.
+/// `LW_E_STATE`: it did not run it.
 ///
 /// # Safety
 /// `permit` is as the module says.

@@ -83,7 +83,7 @@ pub const LW_R_OTHER: u32 = 12;
 
 /// Level of a log message: a defect of the library.
 pub const LW_LOG_ERROR: c_int = 1;
-/// Level of a log message: a wrong use by the program, logged once.
+/// Level of a log message: a wrong use by the program, logged once a minute at most.
 pub const LW_LOG_WARNING: c_int = 2;
 /// Level of a log message: a change of state, such as a new gate.
 pub const LW_LOG_INFO: c_int = 3;

@@ -75,10 +75,6 @@ static void *finish_elsewhere(void *of) {
     return (void *)(long)lw_finish((lw_permit *)of, LW_DONE);
 }
 
-static void *enter_and_end(void *of) {
-    return (void *)(long)lw_enter((lw_permit *)of);
-}
-
 static long in_a_thread(void *(*function)(void *), void *of) {
     pthread_t thread;
     void *result;
@@ -134,7 +130,6 @@ static void wrong_permits(lw_gate *gate) {
     EQUAL(LW_OK, lw_leave(&permit));
     CHECK(lw_budget_left_ns() == LW_UNLIMITED);
     EQUAL(LW_E_STATE, lw_leave(&permit));
-    EQUAL(LW_OK, in_a_thread(enter_and_end, &permit)); /* The thread's end leaves it. */
     EQUAL(LW_OK, in_a_thread(finish_elsewhere, &permit));
     EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
     lw_note_wait(1);
@@ -178,6 +173,67 @@ static void forgotten_requests(void) {
     EQUAL(1, messages_of);
     CHECK(lw_stats_json(gate, text, sizeof text) > 0);
     CHECK(strstr(text, "\"abandoned\":5,") && strstr(text, "\"completed\":1,") && strstr(text, "\"in_flight\":0,"));
+    EQUAL(LW_OK, lw_log_set(NULL, NULL));
+    EQUAL(LW_OK, lw_gate_free(gate));
+}
+
+static void *enter_and_exit(void *of) {
+    pthread_exit((void *)(long)lw_enter((lw_permit *)of));
+}
+
+#if !defined(__SANITIZE_ADDRESS__) /* It reports the end of any cancelled thread. */
+static int has_entered;
+
+static void *enter_and_wait(void *of) {
+    EQUAL(LW_OK, lw_enter((lw_permit *)of));
+    __atomic_store_n(&has_entered, 1, __ATOMIC_RELEASE);
+    for (;;) pause();
+}
+#endif
+
+static void *enter_and_leave(void *of) {
+    EQUAL(LW_OK, lw_enter((lw_permit *)of));
+    return (void *)(long)lw_leave((lw_permit *)of);
+}
+
+/* Threads that end within a request, of a gate with four places: the request ends with them. */
+static void threads_that_end_within_a_request(void) {
+    lw_options settings = options();
+    lw_arrival of = arrival();
+    lw_permit permit;
+    lw_gate *gate;
+    char text[1 << 14];
+    int messages_of = 0, ended = 0;
+    settings.max_in_flight = 4;
+    EQUAL(LW_OK, lw_gate_new(&gate, &settings));
+    EQUAL(LW_OK, lw_log_set(count_message, &messages_of));
+    for (; ended < 20; ended++) {
+        EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
+        EQUAL(LW_OK, in_a_thread(enter_and_exit, &permit));
+        EQUAL(LW_E_STATE, in_a_thread(finish_elsewhere, &permit));
+        EQUAL(LW_E_STATE, lw_enter(&permit));
+    }
+#if !defined(__SANITIZE_ADDRESS__)
+    for (; ended < 40; ended++) {
+        pthread_t thread;
+        void *result;
+        has_entered = 0;
+        EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
+        CHECK(pthread_create(&thread, NULL, enter_and_wait, &permit) == 0);
+        while (!__atomic_load_n(&has_entered, __ATOMIC_ACQUIRE)) usleep(100);
+        CHECK(pthread_cancel(thread) == 0 && pthread_join(thread, &result) == 0);
+        CHECK(result == PTHREAD_CANCELED);
+        EQUAL(LW_E_STATE, lw_finish(&permit, LW_DONE));
+    }
+#endif
+    CHECK(messages_of >= 1 && messages_of < 10); /* One a minute. */
+    EQUAL(LW_ADMIT, lw_arrive(gate, &of, &permit));
+    EQUAL(LW_OK, in_a_thread(enter_and_leave, &permit)); /* This one is for another thread. */
+    EQUAL(LW_OK, lw_finish(&permit, LW_DONE));
+    CHECK(lw_stats_json(gate, text, sizeof text) > 0);
+    char abandoned[32];
+    snprintf(abandoned, sizeof abandoned, "\"abandoned\":%d,", ended);
+    CHECK(strstr(text, abandoned) && strstr(text, "\"completed\":1,") && strstr(text, "\"in_flight\":0,"));
     EQUAL(LW_OK, lw_log_set(NULL, NULL));
     EQUAL(LW_OK, lw_gate_free(gate));
 }
@@ -606,6 +662,7 @@ int main(void) {
 #else
     (void)cancelled_threads;
 #endif
+    threads_that_end_within_a_request();
     EQUAL(LW_OK, lw_gate_free(gate));
     lw_arrival late = arrival();
     lw_permit permit;

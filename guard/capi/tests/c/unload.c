@@ -24,7 +24,7 @@ static void *run(void *of) {
     EQUAL(LW_ADMIT, arrive(gate, &arrival, (lw_permit *)of));
     CHECK(sem_post(&entered) == 0);
     CHECK(sem_wait(&closed) == 0);
-    return NULL; /* The thread's end calls the library. */
+    return NULL; /* The thread's end calls the library, and ends the request. */
 }
 
 int main(int count, char **arguments) {
@@ -49,7 +49,7 @@ int main(int count, char **arguments) {
     EQUAL(0, dlclose(library));
     CHECK(sem_post(&closed) == 0);
     CHECK(pthread_join(thread, NULL) == 0);
-    EQUAL(LW_OK, finish(&permit, LW_DONE));
+    EQUAL(LW_E_STATE, finish(&permit, LW_DONE));
     int status;
     pid_t pid = fork(); /* So does a fork. */
     if (pid == 0) _exit(finish(&permit, LW_DONE) == LW_E_FORKED ? 0 : 1);
