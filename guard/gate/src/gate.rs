@@ -129,7 +129,7 @@ pub(crate) struct Inner {
     /// Groups of downstream services.
     pub(crate) downstream: DownstreamGroups,
     /// Largest number of requests in progress.
-    max_in_flight: u32,
+    pub(crate) max_in_flight: u32,
     /// Their number, where a limit was set. The default one is for each shard.
     in_flight: Option<AtomicU32>,
     /// Queue in which admitted requests wait for a slot.
@@ -227,6 +227,7 @@ impl Gate {
     }
 
     /// Records the end of a request that shadow mode let in, as it was in truth: `latency` after
+        shard.last_end = now;
     /// its arrival. For the controller, it ends in the shadow queue.
     pub(crate) fn end_shadow(&self, shard: usize, end: &RequestEnd, latency: Nanos) {
         let inner = &*self.0;

@@ -70,6 +70,8 @@ pub(crate) struct Shard {
     half: Box<dyn Admission>,
     session: Session,
     company: Company,
+    /// When a request of this shard ended last; zero: none has.
+    pub(crate) last_end: Time,
     pub(crate) rng: FastRng,
     pub(crate) counts: GateCounts,
     pub(crate) by_class: ClassCounts,
@@ -93,6 +95,7 @@ impl Shard {
             half,
             session,
             company: Company::default(),
+            last_end: Time::ZERO,
             rng: choices,
             counts: GateCounts::default(),
             by_class: ClassCounts::default(),

@@ -5,7 +5,7 @@ use crate::counts::{ClassCounts, RouteCounts};
 use crate::gate::Gate;
 use leeward_core::units::Nanos;
 use leeward_host::sync::lock;
-use leeward_observe::explain::DecisionContext;
+use leeward_observe::explain::{DecisionContext, InFlightLimit};
 use leeward_observe::snapshot::{OTHER, RejectionCount, RouteAnswers, RouteCost, StageWaits, TenantUsage};
 use leeward_observe::{
     Decision, DecisionId, DecisionReason, LatencyCounts, ROUTE_SLOTS, Snapshot, Source, WaitCounts, WaitStage, unix_ns,
@@ -124,6 +124,7 @@ impl Source for Gate {
 
     fn context(&self) -> DecisionContext {
         let inner = &*self.0;
+        let last_end = inner.shards.iter().map(|shard| lock(shard).last_end).max();
         DecisionContext {
             controller: inner.controller.into(),
             slo: inner.slo,
@@ -134,6 +135,8 @@ impl Source for Gate {
             has_credits: false,
             has_expected_waits: false,
             is_shadow: inner.mode != Mode::Enforce,
+            in_flight_limit: (inner.mode == Mode::Enforce)
+                .then(|| InFlightLimit { most: inner.max_in_flight.into(), last_end: last_end.unwrap_or_default() }),
         }
     }
 }

@@ -30,6 +30,17 @@ pub struct DecisionContext {
     /// True in shadow mode: delays are then those of the shadow queue, as if all rejections were
     /// enforced.
     pub is_shadow: bool,
+    /// Limit of requests in progress beside the controller's own, if there is one.
+    pub in_flight_limit: Option<InFlightLimit>,
+}
+
+/// Limit of requests in progress that a program set, or a default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InFlightLimit {
+    /// The limit.
+    pub most: u64,
+    /// When a request last ended, on the server's clock; zero: none has.
+    pub last_end: Time,
 }
 
 /// Numbers of decisions in the second around another decision.
@@ -178,9 +189,12 @@ impl DecisionContext {
             DecisionReason::Concurrency if self.has_expected_waits => {
                 format!("the queue was full: {bound} requests waited that were as important or more")
             }
-            DecisionReason::Concurrency if *bound > 0 => {
-                format!("{name}'s concurrency limit of about {bound} requests was reached")
-            }
+            DecisionReason::Concurrency if *bound > 0 => match self.in_flight_limit {
+                Some(limit) if limit.most == *bound && decision.stage == LifecycleStage::Arrival => {
+                    in_flight_cause(decision, limit, self.slo)
+                }
+                _ => format!("{name}'s concurrency limit of about {bound} requests was reached"),
+            },
             DecisionReason::Concurrency => "the concurrency limit was reached".into(),
             DecisionReason::Lock => format!(
                 "the wait for a lock, {} after the request arrived, would have exceeded its time budget",
@@ -217,6 +231,20 @@ impl DecisionContext {
         };
         text
     }
+}
+
+/// Cause of a rejection by a limit that is not the controller's. If no request has ended for long,
+/// the program may have forgotten to report it.
+fn in_flight_cause(decision: &Decision, limit: InFlightLimit, slo: Nanos) -> String {
+    let most = limit.most;
+    let mut text = format!("{most} requests were in progress, as many as `max_in_flight` allows");
+    // A later end says nothing about the time before the decision.
+    let unended = if limit.last_end <= decision.at { decision.at.since(limit.last_end) } else { Nanos::ZERO };
+    if unended >= Nanos::from_secs(1).max(slo * 8) {
+        let span = format_duration(unended);
+        let _ = write!(text, "; none had ended for {span}, as if `lw_finish` were missing, or a permit held");
+    }
+    text
 }
 
 /// Clause that says at which stage the controller decided.
@@ -328,6 +356,7 @@ mod tests {
             has_credits: true,
             has_expected_waits: false,
             is_shadow: false,
+            in_flight_limit: None,
         }
     }
 
@@ -434,6 +463,21 @@ mod tests {
         assert!(bounded.contains("auto's limit of about 12"), "{bounded}");
         let other = DecisionContext { controller: "gradient".into(), has_credits: false, ..context() };
         assert!(other.sentence(&limit).contains("gradient's concurrency limit of about 12"));
+    }
+
+    #[test]
+    fn a_limit_of_the_program_is_no_limit_of_the_controller() {
+        let sentence = |bound, ended_at| {
+            let in_flight_limit = Some(InFlightLimit { most: 100, last_end: Time(ended_at) });
+            let context = DecisionContext { in_flight_limit, has_credits: false, ..context() };
+            context.sentence(&Decision { bound, ..refused(DecisionReason::Concurrency) })
+        };
+        // The decision was made at 4 s.
+        let busy = "Rejected: 100 requests were in progress, as many as `max_in_flight` allows.";
+        assert_eq!([sentence(100, 3_990_000_000), sentence(100, 4_500_000_000)], [busy, busy]);
+        let held = sentence(100, 1_000_000_000);
+        assert!(held.contains("none had ended for 3 s") && held.contains("`lw_finish`"), "{held}");
+        assert!(sentence(12, 1_000_000_000).contains("breakwater's concurrency limit of about 12"));
     }
 
     #[test]

@@ -152,6 +152,7 @@ impl<P: Protocol> Source for WatchedServer<P> {
             // Clients that send no priority get a random one.
             has_classes: false,
             has_expected_waits: false,
+            in_flight_limit: None,
             // A controller in shadow mode gives no credits to clients.
             has_credits: self
                 .watch

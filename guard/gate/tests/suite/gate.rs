@@ -5,7 +5,7 @@
 
 use crate::random::TestRng;
 use leeward_core::units::{Nanos, Time};
-use leeward_gate::{Class, DecisionReason, Gate, GateCounts, Mode, Outcome, Permit, RequestInfo, Tenant};
+use leeward_gate::{Builder, Class, DecisionReason, Gate, GateCounts, Mode, Outcome, Permit, RequestInfo, Tenant};
 use leeward_observe::{Snapshot, Source, TENANTS_MAX};
 use std::time::Duration;
 
@@ -507,6 +507,29 @@ fn requests_in_flight_stay_within_the_limit() {
             drop(permits);
         }
         gate.admit(&RequestInfo::default()).unwrap().finish(Outcome::Completed);
+    }
+}
+
+#[test]
+fn an_explanation_tells_a_limit_in_use_from_one_that_is_held() {
+    // Each worker has its own limit, where none was set.
+    for (limit, most) in [(Some(3), 3), (None, 65_536)] {
+        let builder = Gate::builder(MS(20)).workers(1);
+        let gate = limit.into_iter().fold(builder, Builder::max_in_flight).build().unwrap();
+        let at = |ms: u64| Time(ms * 1_000_000);
+        let admit = |ms| gate.admit_at(at(ms), &RequestInfo::default());
+        let sentence = |ms| {
+            let rejection = admit(ms).unwrap_err();
+            assert_eq!(rejection.reason, DecisionReason::Concurrency);
+            gate.explain(rejection.decision).unwrap()
+        };
+        let mut permits: Vec<_> = (0..most).map(|_| admit(1).unwrap()).collect();
+        permits.pop().unwrap().finish_at(at(10), Outcome::Completed);
+        permits.push(admit(10).unwrap());
+        let (busy, held) = (sentence(20), sentence(3_010));
+        let begin = format!("Rejected: {most} requests were in progress, as many as `max_in_flight` allows");
+        assert!(busy.starts_with(&format!("{begin}. ")), "{busy}");
+        assert!(held.starts_with(&format!("{begin}; none had ended for 3 s")), "{held}");
     }
 }
 

@@ -165,6 +165,7 @@ impl Source for Admission {
             has_classes: true,
             has_credits: false,
             has_expected_waits: true,
+            in_flight_limit: None,
             is_shadow: state.policy.mode != Mode::Enforce,
         }
     }
