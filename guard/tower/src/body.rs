@@ -148,7 +148,12 @@ where
                     *this.outcome = Outcome::Failed;
                 }
             }
-            Some(Err(_)) => {}
+            // The service's own failure: a client that goes away drops the body.
+            Some(Err(_)) => {
+                if let Some(permit) = this.permit.take() {
+                    permit.finish(Outcome::Failed);
+                }
+            }
         }
         Poll::Ready(frame)
     }
@@ -209,6 +214,59 @@ mod tests {
                 response.headers_mut().insert("content-length", length.clone());
             }
             ready(Ok(response))
+        }
+    }
+
+    /// Answers with one piece and a failure of the service.
+    #[derive(Clone)]
+    struct BrokenService;
+
+    struct BrokenBody(usize);
+
+    impl Body for BrokenBody {
+        type Data = Bytes;
+        type Error = &'static str;
+
+        fn poll_frame(
+            mut self: Pin<&mut Self>,
+            _: &mut Context<'_>,
+        ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+            self.0 += 1;
+            let piece = Frame::data(Bytes::from_static(b"hello"));
+            Poll::Ready(Some(if self.0 == 1 { Ok(piece) } else { Err("the disk is gone") }))
+        }
+    }
+
+    impl Service<Request<String>> for BrokenService {
+        type Response = Response<BrokenBody>;
+        type Error = Infallible;
+        type Future = Ready<Result<Response<BrokenBody>, Infallible>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<String>) -> Self::Future {
+            ready(Ok(Response::new(BrokenBody(0))))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_body_that_fails_midway_is_a_failure_and_one_that_nobody_reads_is_abandoned() {
+        for version in [http::Version::HTTP_11, http::Version::HTTP_2] {
+            for polls in 0..3 {
+                let layer = slo(ms(20_000));
+                let request = Request::builder().version(version).body(String::new()).unwrap();
+                let mut body = layer.layer(BrokenService).call(request).await.unwrap().into_body();
+                for _ in 0..polls {
+                    let _ = Pin::new(&mut body).poll_frame(&mut Context::from_waker(Waker::noop()));
+                }
+                drop(body);
+                let counts = layer.gate().counts();
+                let found = (counts.failed, counts.abandoned, counts.in_flight());
+                let fails = polls == 2;
+                assert_eq!(found, (u64::from(fails), u64::from(!fails), 0), "{version:?} after {polls}");
+            }
         }
     }
 
