@@ -153,7 +153,10 @@ typedef struct lw_options {
     uint32_t threads;
     /* Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h */
     uint64_t slo_ns;
-    /* Limit of admitted requests in progress. Default: 65,536 for each of `threads`. */
+    /*
+     Limit of admitted requests in progress. Default: 65,536 for each thread that calls
+     `lw_arrive`, and for at most `threads` of them.
+     */
     uint32_t max_in_flight;
     /* `LW_MODE_…`. */
     uint32_t mode;

@@ -12,21 +12,24 @@ use leeward_observe::{Answer, DecisionReason, ROUTE_SLOTS};
 pub struct GateCounts {
     /// Requests that arrived at the gate.
     pub arrived: u64,
-    /// Requests that the gate admitted.
+    /// Requests that the gate admitted on arrival.
     pub admitted: u64,
-    /// Rejected requests, by the number of the reason.
+    /// Requests rejected on arrival, by the number of the reason.
     pub rejected: [u64; DecisionReason::ALL.len()],
     /// Requests inside that were answered, with a result or a failure. In shadow mode, as for those
     /// below, all requests are inside.
     pub completed: u64,
-    /// Completed requests that were answered with a failure.
+    /// Completed requests that were answered with a failure, or panicked.
     pub failed: u64,
     /// Requests answered with a result within the objective, which includes the wait before the
     /// gate.
     pub in_time: u64,
-    /// Admitted requests that were rejected inside the service, by a lock for instance.
+    /// Admitted requests that were rejected later: after the gate's wait queue
+    /// ([`crate::Permit::begin_at`]), or inside the service, by a lock for instance. Metrics have
+    /// their reasons.
     pub rejected_inside: u64,
-    /// Admitted requests that ended without an answer: cancelled, panicked, client gone.
+    /// Admitted requests that ended without an answer: cancelled, client gone. A panic counts as a
+    /// failure.
     pub abandoned: u64,
     /// Requests that the gate would have rejected outside shadow mode ([`crate::Mode::Shadow`]).
     pub shadowed: u64,
@@ -39,12 +42,13 @@ pub struct GateCounts {
 }
 
 impl GateCounts {
-    /// Requests rejected at the gate, for any reason.
+    /// Requests rejected on arrival, for any reason. Those that the gate rejected after their wait
+    /// in its queue are in [`GateCounts::rejected_inside`].
     pub fn rejections(&self) -> u64 {
         self.rejected.iter().sum()
     }
 
-    /// Requests rejected for this reason.
+    /// Requests rejected on arrival for this reason.
     pub fn rejected_for(&self, reason: DecisionReason) -> u64 {
         self.rejected[reason as usize]
     }

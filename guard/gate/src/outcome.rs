@@ -8,12 +8,13 @@ use leeward_observe::DecisionReason;
 pub enum Outcome {
     /// Answered with a result.
     Completed,
-    /// Answered with a failure of the service. The request cost its work and counts as no goodput,
-    /// however fast it was.
+    /// Answered with a failure of the service, or ended by one, such as a panic. The request cost
+    /// its work and counts as no goodput, however fast it was.
     Failed,
     /// Rejected inside the service, by a lock for instance.
     Rejected,
-    /// Ended without an answer: cancelled, panicked, client gone. A dropped permit ends so, too.
+    /// Ended without an answer: cancelled, client gone. A dropped permit ends so, too, but as
+    /// [`Outcome::Failed`] after a panic in [`crate::Permit::run`].
     Abandoned,
 }
 

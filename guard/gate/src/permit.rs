@@ -68,7 +68,8 @@ impl Permit {
     /// # Errors
     ///
     /// The request would miss its deadline, or the queue was full. It is rejected before any work
-    /// and has ended as [`Outcome::Rejected`].
+    /// and has ended as [`Outcome::Rejected`]: it counts as admitted and as
+    /// [`crate::GateCounts::rejected_inside`].
     pub fn begin_at(mut self, now: Time, called: Result<(), WaitError>) -> Result<Permit, Rejection> {
         let Some(check) = self.request.dequeue_check.take() else { return Ok(self) };
         self.request.prior_wait += now.since(self.request.arrival);
