@@ -25,7 +25,7 @@
 /* `lw_arrive`: the request is rejected; answer it at once. */
 #define LW_REJECT 1
 
-/* A pointer is NULL, or a value is out of range. */
+/* A pointer is NULL, a value is out of range, or a text is not UTF-8. */
 #define LW_E_ARGUMENT -1
 
 /* A structure's `size` is not one that this library knows. */
@@ -40,7 +40,7 @@
 /* The gate was freed. */
 #define LW_E_CLOSED -4
 
-/* The lock is held, or permits of the gate have not ended. */
+/* The lock is held, or the gate has open permits, or an admin port already. */
 #define LW_E_BUSY -5
 
 /* A table of fixed size is full. */
@@ -55,7 +55,7 @@
 /* The thread already holds the lock. */
 #define LW_E_DEADLOCK -9
 
-/* The operating system refused; `errno` has the reason. */
+/* The operating system refused; `errno` or the log has the reason. */
 #define LW_E_SYSTEM -10
 
 /* A defect of the library. The log has the message. */
@@ -127,7 +127,7 @@
 /* A reason without a number of its own. */
 #define LW_R_OTHER 12
 
-/* Level of a log message: a defect of the library. */
+/* Level of a log message: a call failed, or a defect of the library. */
 #define LW_LOG_ERROR 1
 
 /* Level of a log message: a wrong use by the program, logged once a minute at most. */
@@ -295,7 +295,12 @@ int lw_gate_free(struct lw_gate *gate);
 /* Queueing delay of requests in front of the service, in nanoseconds; 0 for no gate. */
 uint64_t lw_gate_delay_ns(const struct lw_gate *gate);
 
-/* Names a route for metrics: its operation, never a text that a client may vary. */
+/*
+ Names a route for metrics: its operation, never a text that a client may vary. The first name
+ stays; of a long one, 128 characters are kept.
+
+ `LW_E_ARGUMENT`: the name is empty, or not UTF-8; the log says so.
+ */
 int lw_route_name(struct lw_gate *gate,
                   uint8_t route,
                   const char *name);
@@ -321,7 +326,8 @@ int lw_explain(const struct lw_gate *gate,
  Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
  from a thread of its own. Stores the port, if `port` is not NULL.
 
- `LW_E_ARGUMENT`: that is no address. `LW_E_SYSTEM`: the log says why. A program that closes
+ `LW_E_ARGUMENT`: that is no address; the log says why. `LW_E_BUSY`: the gate has an admin port.
+ `LW_E_SYSTEM`: the log says why, and `errno`; 0: the name is unknown. A program that closes
  descriptors it did not open must do so before.
  */
 int lw_admin_listen(struct lw_gate *gate,
@@ -428,6 +434,8 @@ int lw_leave(const struct lw_permit *permit);
 /*
  Ends an admitted request with `LW_DONE`, `LW_FAILED`, `LW_REJECTED` or `LW_ABANDONED`; leaves it
  if this thread runs it. `LW_E_STATE`: it has ended, or another thread runs it.
+
+ Metrics count `LW_REJECTED` as a rejection by a lock, whatever rejected it.
  */
 int lw_finish(const struct lw_permit *permit,
               int outcome);

@@ -4,13 +4,12 @@ use crate::fork;
 use crate::gates::GateSlot;
 use crate::status::Failure;
 use crate::thread;
-use leeward_admin::{Admin, Sources};
+use leeward_admin::{Admin, AdminError, Sources};
 use leeward_gate::{Decision, DecisionId, Gate, Source};
 use leeward_observe::explain::DecisionContext;
 use leeward_observe::snapshot::Lock;
 use leeward_observe::{Snapshot, with_host};
 use leeward_runtime::locks::{self, LockStats};
-use std::fmt::Debug;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::Arc;
@@ -66,23 +65,35 @@ pub(crate) fn explain(slot: &GateSlot, decision: u64) -> Result<String, Failure>
     slot.gate()?.explain(DecisionId(decision)).ok_or(Failure::Argument)
 }
 
-/// Why the system refuses an admin port: a sentence, and the number of the error.
-pub(crate) type Refused = (String, i32);
+/// Why an admin port can't be opened.
+pub(crate) struct Refused {
+    pub(crate) code: Failure,
+    pub(crate) sentence: String,
+    /// The system's number of the error; 0: it gave none, as for an unknown name.
+    pub(crate) errno: i32,
+}
+
+impl Refused {
+    fn system(sentence: String, error: &io::Error) -> Self {
+        Refused { code: Failure::System, sentence, errno: error.raw_os_error().unwrap_or(0) }
+    }
+
+    pub(crate) fn address(address: &str, why: &str) -> Self {
+        let address: String = address.chars().take(100).collect();
+        let sentence = format!("can't listen on {address:?}: {why}; an address is HOST:PORT");
+        Refused { code: Failure::Argument, sentence, errno: 0 }
+    }
+}
 
 /// Resolves an address with a port, which may take as long as its name server takes.
 ///
 /// # Errors
 /// The text is no address with a port, or the system does not know the name.
-pub(crate) fn resolve(address: &str) -> Result<Result<Vec<SocketAddr>, Refused>, Failure> {
-    match with_host(address).to_socket_addrs() {
-        Ok(addresses) => Ok(Ok(addresses.collect())),
-        Err(error) if error.kind() == ErrorKind::InvalidInput => Err(Failure::Argument),
-        Err(error) => Ok(Err(refused(&address, &error))),
-    }
-}
-
-fn refused(address: &dyn Debug, error: &io::Error) -> Refused {
-    (format!("can't listen on {address:?}: {error}"), error.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL))
+pub(crate) fn resolve(address: &str) -> Result<Vec<SocketAddr>, Refused> {
+    with_host(address).to_socket_addrs().map(Iterator::collect).map_err(|error| match error.kind() {
+        ErrorKind::InvalidInput => Refused::address(address, &error.to_string()),
+        _ => Refused::system(format!("can't listen on {address:?}: {error}"), &error),
+    })
 }
 
 /// Starts the gate's admin port at one of these addresses; returns the port number.
@@ -100,7 +111,7 @@ pub(crate) fn listen(slot: &GateSlot, addresses: &[SocketAddr]) -> Result<Result
     let config = format!("slo = {:?}\n", gate.slo());
     let listener = match TcpListener::bind(addresses) {
         Ok(listener) => listener,
-        Err(error) => return Ok(Err(refused(&addresses, &error))),
+        Err(error) => return Ok(Err(Refused::system(format!("can't listen on {addresses:?}: {error}"), &error))),
     };
     match Admin::start_on(listener, sources, config) {
         Ok(started) => {
@@ -108,6 +119,12 @@ pub(crate) fn listen(slot: &GateSlot, addresses: &[SocketAddr]) -> Result<Result
             *admin = Some(started);
             Ok(Ok(port))
         }
-        Err(error) => Ok(Err((error.to_string(), libc::EAGAIN))),
+        Err(error) => {
+            let errno = match &error {
+                AdminError::Thread(source) => source.raw_os_error().unwrap_or(0),
+                _ => 0,
+            };
+            Ok(Err(Refused { code: Failure::System, sentence: error.to_string(), errno }))
+        }
     }
 }

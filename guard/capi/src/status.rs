@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Failure {
-    /// A pointer is NULL, or a value is out of range.
+    /// A pointer is NULL, a value is out of range, or a text is not UTF-8.
     Argument = -1,
     /// A structure's `size` is not one that this library knows.
     Size = -2,
@@ -17,7 +17,7 @@ pub(crate) enum Failure {
     State = -3,
     /// The gate was freed.
     Closed = -4,
-    /// The lock is held, or permits of the gate have not ended.
+    /// The lock is held, or the gate has open permits, or an admin port already.
     Busy = -5,
     /// A table of fixed size is full.
     Limit = -6,
@@ -27,7 +27,7 @@ pub(crate) enum Failure {
     Congested = -8,
     /// The thread already holds the lock.
     Deadlock = -9,
-    /// The operating system refused; `errno` has the reason.
+    /// The operating system refused; `errno` or the log has the reason.
     System = -10,
     /// A defect of the library. The log has the message.
     Internal = -11,
@@ -50,18 +50,18 @@ impl Failure {
 
     fn text(self) -> &'static CStr {
         match self {
-            Failure::Argument => c"an argument is NULL or out of range",
+            Failure::Argument => c"an argument is NULL, out of range, or not UTF-8",
             Failure::Size => c"the structure's size is unknown to this library",
             Failure::State => {
                 c"the permit has ended, the lock is not held, another thread runs the request, or this thread runs one of another gate"
             },
             Failure::Closed => c"the gate was freed",
-            Failure::Busy => c"the lock is held, or permits of the gate have not ended",
+            Failure::Busy => c"the lock is held, or the gate has open permits, or an admin port already",
             Failure::Limit => c"a table of fixed size is full",
             Failure::Forked => c"the gate belongs to the parent process",
             Failure::Congested => c"the lock would take longer than the request's budget",
             Failure::Deadlock => c"the thread already holds the lock",
-            Failure::System => c"the operating system refused: see errno",
+            Failure::System => c"the operating system refused: see errno and the log",
             Failure::Internal => c"defect of libleeward: see the log",
         }
     }

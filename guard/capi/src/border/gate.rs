@@ -5,6 +5,7 @@ use super::types::{Gate, LW_OK, Options};
 use crate::fork::shared_change;
 use crate::gates::GateSlot;
 use crate::log::{self, Level};
+use crate::report::Refused;
 use crate::settings::{self, GateSettings};
 use crate::status::{self, Failure, uncancelled};
 use crate::{report, thread};
@@ -43,7 +44,11 @@ pub unsafe extern "C" fn lw_gate_new(gate: *mut *mut Gate, options: *const Optio
             return Err(Failure::Argument);
         }
         // SAFETY: both are NULL or texts that the caller keeps during this call.
-        let (controller, params) = unsafe { (text(options.controller)?, text(options.params)?) };
+        let texts = unsafe { (text(options.controller), text(options.params)) };
+        let (Ok(controller), Ok(params)) = texts else {
+            logged = "can't make a gate: the controller or its parameters are not UTF-8".into();
+            return Err(Failure::Argument);
+        };
         let built = settings::build(&GateSettings {
             slo_ns: options.slo_ns,
             threads: options.threads,
@@ -98,19 +103,23 @@ pub extern "C" fn lw_gate_delay_ns(gate: *const Gate) -> u64 {
     delay
 }
 
-/// Names a route for metrics: its operation, never a text that a client may vary.
+/// Names a route for metrics: its operation, never a text that a client may vary. The first name
+/// stays; of a long one, 128 characters are kept.
+///
+/// `LW_E_ARGUMENT`: the name is empty, or not UTF-8; the log says so.
 ///
 /// # Safety
 /// `name` is as the module says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn lw_route_name(gate: *mut Gate, route: u8, name: *const c_char) -> c_int {
     uncancelled(|| {
+        let gate = slot(gate)?.gate()?;
         // SAFETY: NULL or a text of the caller's.
-        let name = unsafe { text(name) }?;
-        if name.is_empty() {
+        let Some(name) = unsafe { text(name) }.ok().filter(|name| !name.is_empty()) else {
+            log::message(Level::Error, &format!("can't name route {route}: the name is empty, or not UTF-8"));
             return Err(Failure::Argument);
-        }
-        slot(gate)?.gate()?.name_route(route, name);
+        };
+        gate.name_route(route, name);
         Ok(LW_OK)
     })
 }
@@ -140,7 +149,8 @@ pub unsafe extern "C" fn lw_explain(gate: *const Gate, decision: u64, buffer: *m
 /// Serves metrics, a dashboard and explanations by HTTP at `address`, such as `127.0.0.1:9464`,
 /// from a thread of its own. Stores the port, if `port` is not NULL.
 ///
-/// `LW_E_ARGUMENT`: that is no address. `LW_E_SYSTEM`: the log says why. A program that closes
+/// `LW_E_ARGUMENT`: that is no address; the log says why. `LW_E_BUSY`: the gate has an admin port.
+/// `LW_E_SYSTEM`: the log says why, and `errno`; 0: the name is unknown. A program that closes
 /// descriptors it did not open must do so before.
 ///
 /// # Safety
@@ -150,38 +160,40 @@ pub unsafe extern "C" fn lw_admin_listen(gate: *mut Gate, address: *const c_char
     let mut refused = None;
     // A fork waits for the start only: a name server may take seconds.
     let mut addresses = Vec::new();
-    let resolved = uncancelled(|| {
-        // SAFETY: NULL or a text of the caller's.
-        let address = unsafe { text(address) }?;
+    let mut code = uncancelled(|| {
         slot(gate)?.gate()?;
-        match report::resolve(address)? {
+        // SAFETY: NULL or a text of the caller's.
+        let resolved = match unsafe { text(address) } {
+            Ok(address) => report::resolve(address),
+            Err(_) => Err(Refused::address("", "not UTF-8")),
+        };
+        match resolved {
             Ok(known) => addresses = known,
             Err(reason) => refused = Some(reason),
         }
         Ok(LW_OK)
     });
-    if resolved != LW_OK {
-        return resolved;
-    }
-    let code = shared_change(|| {
-        if refused.is_none() {
+    if code == LW_OK && refused.is_none() {
+        code = shared_change(|| {
             match report::listen(slot(gate)?, &addresses)? {
                 Ok(_) if port.is_null() => {}
                 // SAFETY: the caller's number.
                 Ok(number) => unsafe { write(port, number) }?,
                 Err(reason) => refused = Some(reason),
             }
-        }
-        if refused.is_none() { Ok(LW_OK) } else { Err(Failure::System) }
-    });
-    if let Some((sentence, error)) = refused {
-        uncancelled(|| {
-            log::message(Level::Error, &sentence);
             Ok(LW_OK)
         });
-        set_errno(error);
     }
-    code
+    let Some(Refused { code, sentence, errno }) = refused else { return code };
+    // Outside, so that the program's function may call this library.
+    uncancelled(|| {
+        log::message(Level::Error, &sentence);
+        Ok(LW_OK)
+    });
+    if code == Failure::System {
+        set_errno(errno);
+    }
+    code as c_int
 }
 
 /// Gives messages of the library to `function`, with `user`. NULL: no messages, as at the start.

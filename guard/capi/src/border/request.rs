@@ -145,6 +145,8 @@ pub unsafe extern "C" fn lw_leave(permit: *const Permit) -> c_int {
 /// Ends an admitted request with `LW_DONE`, `LW_FAILED`, `LW_REJECTED` or `LW_ABANDONED`; leaves it
 /// if this thread runs it. `LW_E_STATE`: it has ended, or another thread runs it.
 ///
+/// Metrics count `LW_REJECTED` as a rejection by a lock, whatever rejected it.
+///
 /// # Safety
 /// `permit` is as the module says.
 #[unsafe(no_mangle)]

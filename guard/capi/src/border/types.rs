@@ -9,7 +9,7 @@ pub const LW_OK: c_int = 0;
 pub const LW_ADMIT: c_int = 0;
 /// `lw_arrive`: the request is rejected; answer it at once.
 pub const LW_REJECT: c_int = 1;
-/// A pointer is NULL, or a value is out of range.
+/// A pointer is NULL, a value is out of range, or a text is not UTF-8.
 pub const LW_E_ARGUMENT: c_int = -1;
 /// A structure's `size` is not one that this library knows.
 pub const LW_E_SIZE: c_int = -2;
@@ -18,7 +18,7 @@ pub const LW_E_SIZE: c_int = -2;
 pub const LW_E_STATE: c_int = -3;
 /// The gate was freed.
 pub const LW_E_CLOSED: c_int = -4;
-/// The lock is held, or permits of the gate have not ended.
+/// The lock is held, or the gate has open permits, or an admin port already.
 pub const LW_E_BUSY: c_int = -5;
 /// A table of fixed size is full.
 pub const LW_E_LIMIT: c_int = -6;
@@ -28,7 +28,7 @@ pub const LW_E_FORKED: c_int = -7;
 pub const LW_E_CONGESTED: c_int = -8;
 /// The thread already holds the lock.
 pub const LW_E_DEADLOCK: c_int = -9;
-/// The operating system refused; `errno` has the reason.
+/// The operating system refused; `errno` or the log has the reason.
 pub const LW_E_SYSTEM: c_int = -10;
 /// A defect of the library. The log has the message.
 pub const LW_E_INTERNAL: c_int = -11;
@@ -81,7 +81,7 @@ pub const LW_R_DELAY: u32 = 7;
 /// A reason without a number of its own.
 pub const LW_R_OTHER: u32 = 12;
 
-/// Level of a log message: a defect of the library.
+/// Level of a log message: a call failed, or a defect of the library.
 pub const LW_LOG_ERROR: c_int = 1;
 /// Level of a log message: a wrong use by the program, logged once a minute at most.
 pub const LW_LOG_WARNING: c_int = 2;

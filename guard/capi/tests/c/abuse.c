@@ -54,14 +54,14 @@ static void wrong_gates(void) {
     EQUAL(LW_E_ARGUMENT, lw_gate_new(&gate, &of));
     of.controller = "\xff";
     EQUAL(LW_E_ARGUMENT, lw_gate_new(&gate, &of));
-    EQUAL(2, messages);
+    EQUAL(3, messages);
     of = options();
     lw_gate *gates[80];
     int open = 0;
     while (lw_gate_new(&gates[open], &of) == LW_OK) open++;
     EQUAL(64, open);
     EQUAL(LW_E_LIMIT, lw_gate_new(&gate, &of));
-    EQUAL(2 + 64, messages);
+    EQUAL(3 + 64, messages);
     while (open > 0) EQUAL(LW_OK, lw_gate_free(gates[--open]));
     EQUAL(LW_E_CLOSED, lw_gate_free(gates[0]));
     EQUAL(LW_OK, lw_log_set(NULL, NULL));
@@ -269,11 +269,25 @@ static void rejections(lw_gate *gate) {
     EQUAL(LW_REJECT, lw_arrive(gate, &of, &permit));
     EQUAL(LW_R_DEADLINE, permit.reason);
     EQUAL(LW_OK, lw_route_name(gate, 3, "get"));
-    errno = 0;
-    EQUAL(LW_E_ARGUMENT, lw_admin_listen(gate, "nonsense", NULL));
+    messages = 0;
+    EQUAL(LW_OK, lw_log_set(log_message, &messages));
+    const char *wrong[] = {"", "nonsense", "127.0.0.1", "127.0.0.1:99999", "\xff:80", NULL};
+    errno = EINTR;
+    for (int i = 0; i < 6; i++) EQUAL(LW_E_ARGUMENT, lw_admin_listen(gate, wrong[i], NULL));
+    CHECK(errno == EINTR);
+    EQUAL(6, messages);
     EQUAL(LW_E_SYSTEM, lw_admin_listen(gate, "192.0.2.1:80", NULL)); /* No address of a machine. */
     CHECK(errno == EADDRNOTAVAIL);
+    EQUAL(LW_E_SYSTEM, lw_admin_listen(gate, "x y:80", NULL));
+    CHECK(errno == 0);
     EQUAL(LW_E_ARGUMENT, lw_route_name(gate, 3, NULL));
+    EQUAL(LW_E_ARGUMENT, lw_route_name(gate, 3, ""));
+    EQUAL(LW_E_ARGUMENT, lw_route_name(gate, 3, "\xff"));
+    EQUAL(11, messages);
+    EQUAL(LW_OK, lw_log_set(NULL, NULL));
+    EQUAL(LW_OK, lw_admin_listen(gate, "127.0.0.1:0", NULL));
+    EQUAL(LW_E_BUSY, lw_admin_listen(gate, "127.0.0.1:0", NULL));
+    CHECK(strstr(lw_strerror(LW_E_BUSY), "admin port"));
     length = lw_stats_json(gate, text, sizeof text);
     CHECK(length > 100 && text[0] == '{' && strstr(text, "\"slo_ns\":1000000000"));
     CHECK(strcmp(lw_strerror(LW_E_STATE), lw_strerror(-99)) != 0);
@@ -648,6 +662,7 @@ int main(void) {
     EQUAL(LW_OK, lw_gate_new(&gate, &of));
     wrong_permits(gate);
     forgotten_requests();
+    threads_that_end_within_a_request();
     rejections(gate);
     locks(gate);
     requests_of_ending_threads(gate);
@@ -662,7 +677,6 @@ int main(void) {
 #else
     (void)cancelled_threads;
 #endif
-    threads_that_end_within_a_request();
     EQUAL(LW_OK, lw_gate_free(gate));
     lw_arrival late = arrival();
     lw_permit permit;
