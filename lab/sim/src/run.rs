@@ -618,7 +618,7 @@ impl<'a> Run<'a> {
             }
         };
         let until = self.stalls.delayed_end(core, self.now, step.end);
-        self.stats.record_busy(self.now, until);
+        self.stats.record_busy(self.now, until, step.end.since(self.now));
         self.event_queue.schedule(until, Event::Core(core as u32));
     }
 

@@ -106,6 +106,12 @@ impl StallClock {
         }
     }
 
+    /// Time from `from` to `until` without the pauses in between.
+    pub(crate) fn without_pauses(&self, from: Time, until: Time) -> Nanos {
+        let paused = |pauses: Pauses| paused_before(pauses, until).saturating_sub(paused_before(pauses, from));
+        until.since(from).saturating_sub(self.pauses.map_or(Nanos::ZERO, paused))
+    }
+
     /// Time until which the server does nothing, if every core is interrupted at `now`. The control
     /// loop runs on its cores, too.
     pub(crate) fn blocked_until(&self, now: Time) -> Option<Time> {
@@ -124,6 +130,12 @@ impl StallClock {
 fn pause_remaining(pauses: Pauses, now: Time) -> Nanos {
     let (last, since) = (now.0 / pauses.interval.0, now.0 % pauses.interval.0);
     if last == 0 { Nanos::ZERO } else { pauses.length.saturating_sub(Nanos(since)) }
+}
+
+/// Time of all pauses before `until`.
+fn paused_before(pauses: Pauses, until: Time) -> Nanos {
+    let begun = (until.0 / pauses.interval.0).saturating_mul(pauses.length.0);
+    Nanos(begun).saturating_sub(pause_remaining(pauses, until))
 }
 
 /// End of work that begins at `from` and would end at `until` without the pauses in between.
@@ -155,6 +167,8 @@ mod tests {
         assert_eq!(clock.delayed_end(1, Time(103), Time(108)), Time(115), "begun in a pause");
         assert_eq!(clock.delayed_end(1, Time(50), Time(350)), Time(380), "three of them: the last at 300");
         assert_eq!((clock.blocked_until(Time(204)), clock.blocked_until(Time(210))), (Some(Time(210)), None));
+        assert_eq!(clock.without_pauses(Time(5), Time(100)), Nanos(95));
+        assert_eq!(clock.without_pauses(Time(105), Time(205)), Nanos(90), "half of each of two pauses");
         assert!((server.available() - 0.9).abs() < 1e-9);
     }
 

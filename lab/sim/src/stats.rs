@@ -284,9 +284,13 @@ impl Stats {
         self.counts.server.tx_messages += messages;
     }
 
-    /// Adds the time from `start` to `end` to the cores' busy time.
-    pub(crate) fn record_busy(&mut self, start: Time, end: Time) {
-        self.busy += self.interval.part(start, end);
+    /// Adds `work`, which a core does between `start` and `end`, to the cores' busy time.
+    ///
+    /// Time that the machine takes away in between is no CPU time of the server. At an end of the
+    /// measured part, work counts in proportion.
+    pub(crate) fn record_busy(&mut self, start: Time, end: Time, work: Nanos) {
+        let span = u128::from(end.since(start).0);
+        self.busy += self.interval.part(start, end) * u128::from(work.0) / span.max(1);
     }
 
     /// Counts a response that a client has received.

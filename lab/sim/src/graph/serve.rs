@@ -153,7 +153,7 @@ impl Run<'_> {
         let spent = &mut self.jobs[id].cpu_time;
         let spent_here = if state.groups.is_empty() { &mut spent.last } else { &mut spent.upstream };
         *spent_here += cost;
-        self.stats.record_busy(self.now, end);
+        self.stats.record_busy(self.now, end, cost);
         self.event_queue.schedule(end, Event::Core(server as u32, id, work));
     }
 

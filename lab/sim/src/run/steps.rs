@@ -389,7 +389,7 @@ impl Run<'_> {
     fn continue_on_core(&mut self, core: usize, task: Task, length: Nanos) -> Option<Nanos> {
         self.server.cores[core].activity = Activity::Executing(task);
         let until = self.stalls.delayed_end(core, self.now, self.now + length);
-        self.stats.record_busy(self.now, until);
+        self.stats.record_busy(self.now, until, length);
         self.event_queue.schedule(until, Event::Core(core as u32));
         None
     }
@@ -442,7 +442,8 @@ impl Run<'_> {
             }
             None => self.server.queues.push_task(core, self.now, task),
             Some(core) => {
-                self.stats.record_busy(waiter.since, self.now);
+                let spun = self.stalls.without_pauses(waiter.since, self.now);
+                self.stats.record_busy(waiter.since, self.now, spun);
                 let work = self.steps.as_ref().map_or(Nanos::ZERO, |steps| steps.next_work(waiter.request, service));
                 self.continue_on_core(core, task, work);
             }
@@ -469,7 +470,7 @@ impl Run<'_> {
     pub(super) fn account_spinning(&mut self, end: Time) {
         for core in &self.server.cores {
             if let Activity::Spinning(since) = core.activity {
-                self.stats.record_busy(since, end);
+                self.stats.record_busy(since, end, self.stalls.without_pauses(since, end));
             }
         }
     }

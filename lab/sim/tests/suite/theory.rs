@@ -3,7 +3,7 @@
 
 use crate::common::queueing::{Queue, erlang_c, pollaczek_khinchine};
 use leeward_core::units::Nanos;
-use leeward_sim::config::{Application, LockKind, Path, Step};
+use leeward_sim::config::{Application, LockKind, Path, Pauses, Quota, ServerModel, Stalls, Step};
 use leeward_sim::service_time::ServiceTime;
 
 const MEAN: Nanos = Nanos::from_micros(10);
@@ -150,5 +150,27 @@ fn a_disk_is_m_g_1() {
             let queue = Queue { application: disk.clone(), ..queue(1, &service, *load, *requests) };
             check_lock(&queue, pollaczek_khinchine(*load, 10.0, scv));
         }
+    }
+}
+
+/// The utilization law: CPU time spent is throughput times service time, however much time the
+/// machine takes from a core that works.
+#[test]
+fn cpu_time_is_throughput_times_service_time() {
+    let (length, interval) = (Nanos::from_micros(50), Nanos::from_micros(100));
+    let plain = ServerModel::default();
+    let stalls = Some(Stalls { mean_interval: length, mean_length: length });
+    let servers = [
+        ("stalls", ServerModel { stalls, ..plain.clone() }),
+        ("pauses", ServerModel { pauses: Some(Pauses { interval, length }), ..plain.clone() }),
+        ("quota", ServerModel { quota: Some(Quota { period: interval, cpu: length }), ..plain }),
+    ];
+    for (name, server) in servers {
+        let queue = queue(1, &ServiceTime::Constant(MEAN), 0.2, 1e5);
+        let report = queue.run_on(server);
+        let throughput = report.counts.completed as f64 / report.measured.as_secs_f64();
+        let error = report.cpu_utilization / (throughput * MEAN.as_secs_f64()) - 1.0;
+        println!("{name}: {} of all time, {:+.3} %", report.cpu_utilization, error * 100.0);
+        assert!(error.abs() < 0.001, "{name}: off by {:.2} %", error * 100.0);
     }
 }

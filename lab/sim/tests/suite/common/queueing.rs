@@ -28,13 +28,18 @@ pub(crate) struct Queue {
 impl Queue {
     /// Runs the queue without control and checks the invariants.
     pub(crate) fn run(&self) -> RunOutcome {
+        self.run_on(ServerModel::default())
+    }
+
+    /// Runs the queue on a server with the interruptions of `server`.
+    pub(crate) fn run_on(&self, server: ServerModel) -> RunOutcome {
         let busy = if self.application.is_plain() { f64::from(self.cores) } else { 1.0 };
         let rate = self.load * busy / self.service.mean().as_secs_f64();
         let length = Nanos::from_secs_f64(self.requests / rate);
         let warmup = length.scale(0.02);
         let testbed = SimConfig::testbed(self.service.clone(), 1.0);
         let config = SimConfig {
-            server: ServerModel { cores: self.cores, costs: Costs::FREE, ..ServerModel::default() },
+            server: ServerModel { cores: self.cores, costs: Costs::FREE, ..server },
             network: NetworkModel { rtt: Nanos::ZERO, jitter: Nanos::ZERO },
             workload: Workload {
                 demand: vec![Segment { from: Nanos::ZERO, rate: Rate(rate) }],
