@@ -109,7 +109,7 @@ fn invalid_otlp_addresses_are_rejected_in_one_line() {
             "error: --otlp `127.0.0.1:4318`: no http:// at the beginning; accepted: http://",
         ),
         (["--otlp", "https://a/"], "error: --otlp `https://a/`: exports are not encrypted"),
-        (["--otlp-every", "1ms"], "error: --otlp-every `1ms`; accepted: 100ms to 1h"),
+        (["--otlp-every", "1ms"], "error: --otlp-every `1ms`; accepted: 100ms to 3600s"),
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_leeward"));
         let output = command.args(["serve", "--listen", "127.0.0.1:0"]).args(flags).output().unwrap();

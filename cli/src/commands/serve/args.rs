@@ -80,7 +80,7 @@ pub(crate) struct ServeArgs {
     /// http://127.0.0.1:4318/v1/metrics
     #[arg(long, value_name = "URL")]
     pub(crate) otlp: Option<String>,
-    /// Interval between two pushes of --otlp, from 100ms to 1h
+    /// Interval between two pushes of --otlp, from 100ms to 3600s
     #[arg(long, value_name = "SPAN", default_value = "10s")]
     pub(crate) otlp_every: String,
     /// Number of cores, one thread each; or a range such as 1..4, within which an allocator follows

@@ -23,7 +23,7 @@ pub(super) fn endpoint(args: &ServeArgs) -> Result<Option<(OtlpEndpoint, Nanos)>
     let wrong = |message: String| Failure::Input(anyhow!(message));
     let every = parse_duration(&args.otlp_every).ok().filter(|every| INTERVAL_RANGE.contains(every));
     let every = every.ok_or_else(|| {
-        wrong(format!("--otlp-every `{}`; accepted: 100ms to 1h, such as 10s", stdout::sanitize(&args.otlp_every)))
+        wrong(format!("--otlp-every `{}`; accepted: 100ms to 3600s, such as 10s", stdout::sanitize(&args.otlp_every)))
     })?;
     let Some(text) = &args.otlp else { return Ok(None) };
     let receiver = parse_endpoint(text).map_err(|message| wrong(format!("--otlp {message}")))?;
