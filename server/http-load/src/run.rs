@@ -66,7 +66,7 @@ pub fn run(
             (None, Some(closed), Some(*outstanding as usize))
         }
     };
-    let limits = (config.timeout, config.budget);
+    let limits = (config.timeout, config.budget, config.slo);
     let state = State::new(recorders(config, plan), servers.len(), places.len(), limits, closed);
     let shared = Rc::new(Shared::new(config, servers, requests, state, (places.len(), outstanding)));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();

@@ -89,6 +89,7 @@ pub(crate) struct State {
     deadlines: VecDeque<(Time, usize, u64)>,
     timeout: Option<Nanos>,
     budget: Option<Nanos>,
+    slo: Nanos,
     pub(crate) connections: ConnectionState,
 }
 
@@ -98,7 +99,7 @@ impl State {
         recorders: (Recorder, Vec<(String, Recorder)>),
         endpoints: usize,
         connections: usize,
-        (timeout, budget): (Option<Nanos>, Option<Nanos>),
+        (timeout, budget, slo): (Option<Nanos>, Option<Nanos>, Nanos),
         closed: Option<ClosedLoop>,
     ) -> Self {
         State {
@@ -112,6 +113,7 @@ impl State {
             deadlines: VecDeque::new(),
             timeout,
             budget,
+            slo,
             connections: ConnectionState::default(),
         }
     }
@@ -181,6 +183,7 @@ impl State {
         let Place { endpoint, slot: number } = place;
         self.expire(now, endpoint);
         if let Some(job) = self.queues[endpoint].waiting.pop_front() {
+            self.record_wait(now, &job);
             return Poll::Ready(job);
         }
         if let Some(closed) = self.closed.as_mut().filter(|closed| self.is_issuing && now < closed.end) {
@@ -216,7 +219,15 @@ impl State {
             && now.since(job.due) >= limit
         {
             self.queues[endpoint].waiting.pop_front();
+            self.record_wait(now, &job);
             self.record(job.kind, |recorder| recorder.record_expiry(now));
+        }
+    }
+
+    /// Counts a request whose wait for a connection ends after its objective.
+    fn record_wait(&mut self, now: Time, job: &Job) {
+        if now.since(job.due) > self.slo {
+            self.recorder.record_wait_for_connection();
         }
     }
 
@@ -323,6 +334,7 @@ impl State {
     pub(crate) fn finish(mut self, now: Time, run_end: &RunEnd) -> RunResults {
         let waiting: Vec<Job> = self.queues.iter_mut().flat_map(|queue| mem::take(&mut queue.waiting)).collect();
         let in_flight: Vec<Job> = self.slots.iter_mut().filter_map(|slot| slot.job.take()).collect();
+        waiting.iter().for_each(|job| self.record_wait(now, job));
         for job in waiting.into_iter().chain(in_flight) {
             self.record(job.kind, |recorder| recorder.record_unfinished(now, job.due));
         }

@@ -413,6 +413,11 @@ impl Recorder {
         self.connections.reopened += 1;
     }
 
+    /// Counts a request that waited longer than the objective for a free connection.
+    pub fn record_wait_for_connection(&mut self) {
+        self.connections.waited_for += 1;
+    }
+
     /// Adds to the bytes of the responses' contents.
     pub fn record_content(&mut self, bytes: u64) {
         self.content_bytes = self.content_bytes.saturating_add(bytes);

@@ -66,6 +66,11 @@ fn a_wait_for_a_free_connection_is_part_of_the_latency() {
     let report = run(&config(server.address), &open(400.0, 1));
     assert_eq!(report.totals.completed, report.planned);
     assert!(report.latency.p99.0 > 3 * report.latency_from_send.p50.0, "{:?}", report.latency);
+    // An objective beyond the whole wait, and one within it.
+    let waited = |slo| run(&HttpLoadConfig { slo, ..config(server.address) }, &open(400.0, 1)).connections.waited_for;
+    assert_eq!(waited(Nanos::from_secs(60)), 0);
+    let late = waited(Nanos::from_millis(10));
+    assert!(late > report.planned / 2, "{late} of {}", report.planned);
 }
 
 #[test]
@@ -80,6 +85,7 @@ fn a_request_that_waits_too_long_expires_unsent() {
     let report = run(&HttpLoadConfig { budget, ..config(server.address) }, &open(500.0, 1));
     let totals = report.totals;
     assert_eq!(totals.completed + totals.expired, report.planned, "{totals:?}");
+    assert_eq!(report.connections.waited_for, 0, "not longer than the objective");
     assert!(totals.expired > totals.completed && totals.completed == received.load(SeqCst), "{totals:?}");
 }
 

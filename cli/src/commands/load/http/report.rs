@@ -10,6 +10,9 @@ use super::super::report::INDENT;
 use crate::demo::format::{format_us, rate};
 use crate::table::{WIDTH, wrap};
 
+/// Share of requests that wait for a connection that is worth a line.
+const WAITED_MIN: f64 = 0.01;
+
 /// Formats the lines, each behind a line end.
 pub(super) fn details(report: &LoadReport) -> String {
     let mut text = String::new();
@@ -24,11 +27,26 @@ pub(super) fn details(report: &LoadReport) -> String {
     if report.connections.reopened > 0 {
         text += &format!("\n{:<INDENT$}{}", "reopened connections", report.connections.reopened);
     }
+    text += &full_connections(report);
     text += &format!("\n{:<INDENT$}{:.1} MB received", "content", report.content_bytes as f64 / 1e6);
     for class in &report.classes {
         text += &format!("\n{}", class_line(class));
     }
     text
+}
+
+/// Says that the connections were too few to offer the service the demand.
+fn full_connections(report: &LoadReport) -> String {
+    let (waited, offered) = (report.connections.waited_for, report.totals.offered);
+    if !report.adherence.kept || waited as f64 <= WAITED_MIN * offered as f64 {
+        return String::new();
+    }
+    let text = format!(
+        "all {} in use: {waited} of {offered} requests waited here longer than the objective for a free one, so the \
+         service did not get all of the demand. Its capacity may be higher: set more --clients",
+        report.connections.opened,
+    );
+    format!("\n{:<INDENT$}{}", "connections", wrap(&text, INDENT, WIDTH).trim())
 }
 
 fn class_line(class: &ClassReport) -> String {
@@ -46,4 +64,36 @@ fn class_line(class: &ClassReport) -> String {
 /// Share of the requests that the server rejected, of those that ended.
 fn dropped_share(counts: &RequestCounts) -> f64 {
     counts.dropped as f64 / counts.total().max(1) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use leeward_core::units::{Nanos, Time};
+    use leeward_load::report::RunEndReason;
+    use leeward_load::{Recorder, RecorderConfig, RunEnd};
+
+    /// Report on 1,000 requests, of which `waited` waited for a connection.
+    fn report(waited: u64) -> String {
+        let slo = Nanos::from_millis(200);
+        let mut recorder = Recorder::new(&RecorderConfig {
+            slo,
+            timeout: None,
+            late_after: slo,
+            warmup: Nanos::ZERO,
+            duration: Nanos::from_secs(1),
+            window: None,
+            fine_window: None,
+        });
+        (0..1_000).for_each(|number| recorder.record_issue(Time(number * 1_000_000), Time(number * 1_000_000)));
+        (0..waited).for_each(|_| recorder.record_wait_for_connection());
+        details(&recorder.finish(&RunEnd { ending: RunEndReason::Finished, planned: 1_000 }).report)
+    }
+
+    #[test]
+    fn connections_that_were_too_few_are_named() {
+        let text = report(400);
+        assert!(text.contains("400 of 1000 requests") && text.contains("--clients"), "{text}");
+        assert!(!report(10).contains("--clients"));
+    }
 }
