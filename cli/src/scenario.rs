@@ -54,7 +54,7 @@ pub(crate) fn load(what: &ScenarioArgs) -> Result<Scenario, Failure> {
     let name: String = name.chars().take(60).collect();
     let known = ids.join(", ");
     Err(Failure::Input(anyhow!(
-        "there is no scenario `{name}`{guess} (there are: {known}; or give the path of a .toml file)"
+        "there is no scenario `{name}`{guess} (there are: {known}; `random-N`, drawn from the seed N; or give the path of a .toml file)"
     )))
 }
 

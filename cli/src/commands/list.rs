@@ -16,7 +16,7 @@ use crate::{scenario, stdout};
 #[derive(Debug, clap::Args)]
 #[command(after_help = LIST)]
 pub(crate) struct ListArgs {
-    /// A controller, or a scenario's id
+    /// A controller, or a scenario's id, such as bw-overall or random-3
     #[arg(conflicts_with = "controllers")]
     pub(crate) name: Option<String>,
     /// Show the parameters of each controller: name, default, accepted values, meaning
@@ -29,6 +29,7 @@ Examples:
   leeward list
   leeward list breakwater
   leeward list bw-overall
+  leeward list random-3                                the scenario that seed 3 draws
   leeward list --controllers | less";
 
 /// Runs the command.
@@ -62,11 +63,16 @@ fn describe(registry: &Registry, name: &str) -> Result<String, Failure> {
     if builtin_scenarios().iter().any(|known| known.id == name) {
         return Ok(describe_scenario(&Scenario::builtin(name, &[], false)?));
     }
+    if let Some(drawn) = Scenario::random(name, &[], false) {
+        return Ok(describe_scenario(&drawn?));
+    }
     let known = registry.algorithms().map(|algorithm| algorithm.name);
     let known: Vec<&str> = known.chain(builtin_scenarios().iter().map(|known| known.id)).collect();
     let guess = scenario::nearest(name, &known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default();
     let name: String = sanitize(name).chars().take(60).collect();
-    Err(Failure::Input(anyhow!("there is no controller or scenario `{name}`{guess} (`leeward list` shows all)")))
+    Err(Failure::Input(anyhow!(
+        "there is no controller or scenario `{name}`{guess} (`leeward list` shows all; `random-N` is drawn from the seed N)"
+    )))
 }
 
 /// Describes a scenario: its subject, its controllers and demands, and its claims.
@@ -127,5 +133,19 @@ fn accepted_values(kind: &ParamKind) -> String {
         ParamKind::Count { min, max } if *max >= u64::from(u32::MAX) => format!("whole number, at least {min}"),
         ParamKind::Count { min, max } => format!("whole number, {min} to {max}"),
         ParamKind::Choice(choices) => choices.join(" or "),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_random_scenario_is_described() {
+        let registry = leeward_lab::registry();
+        let text = describe(&registry, "random-3").unwrap();
+        assert!(text.starts_with("random-3: ") && text.contains("Controllers: "), "{text}");
+        let unknown = describe(&registry, "random-x").unwrap_err().to_string();
+        assert!(unknown.contains("`random-N`"), "{unknown}");
     }
 }
