@@ -1,5 +1,6 @@
 //! Loads and checks the scenario that the command line names.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::anyhow;
@@ -8,6 +9,7 @@ use leeward_lab::scenario::machine;
 use leeward_lab::{Scenario, ScenarioError, builtin_scenarios};
 
 use crate::failure::Failure;
+use crate::sanitize::sanitize;
 
 /// Largest seed: all JSON readers are exact for integers up to this value.
 pub(crate) const SEED_MAX: u64 = (1 << 53) - 1;
@@ -38,7 +40,11 @@ pub(crate) struct ScenarioArgs {
 /// Loads the scenario that `what` names: a path if it looks like one, an id otherwise.
 pub(crate) fn load(what: &ScenarioArgs) -> Result<Scenario, Failure> {
     let name = &what.scenario;
-    let overrides = overrides(what)?;
+    let (overrides, doubt) = overrides_and_doubt(what)?;
+    if let (Some(doubt), Some(file)) = (doubt, &what.machine) {
+        let file = sanitize(&file.display().to_string());
+        let _ = writeln!(std::io::stderr(), "warning: --machine {file} is DOUBTFUL: {doubt}");
+    }
     if builtin_scenarios().iter().any(|known| known.id == name) {
         return Ok(Scenario::builtin(name, &overrides, what.quick)?);
     }
@@ -69,9 +75,14 @@ pub(crate) fn load_with(what: &ScenarioArgs, overrides: &[String]) -> Result<Sce
 
 /// Overrides of the machine file, then those of the command line, which take precedence.
 pub(crate) fn overrides(what: &ScenarioArgs) -> Result<Vec<String>, Failure> {
-    let mut all = what.machine.as_deref().map_or(Ok(Vec::new()), machine::overrides)?;
-    all.extend(what.overrides.iter().cloned());
-    Ok(all)
+    overrides_and_doubt(what).map(|(overrides, _)| overrides)
+}
+
+/// The overrides, and a reason to doubt the machine file.
+fn overrides_and_doubt(what: &ScenarioArgs) -> Result<(Vec<String>, Option<String>), Failure> {
+    let mut file = what.machine.as_deref().map(machine::read).transpose()?.unwrap_or_default();
+    file.overrides.extend(what.overrides.iter().cloned());
+    Ok((file.overrides, file.doubt))
 }
 
 /// Options of the run.

@@ -7,7 +7,7 @@ use leeward_core::units::Nanos;
 use leeward_lab::real;
 use leeward_lab::run::RunError;
 use leeward_lab::scenario::{machine, machine_threads};
-use leeward_plant::{Machine, MeasuredThreadCosts, Placement};
+use leeward_plant::{Machine, MeasuredThreadCosts, Placement, Stalls};
 use leeward_services::synthetic;
 use leeward_workload::ServiceTime;
 
@@ -76,7 +76,7 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     let mut description = describe_machine(args, &measured, &placement);
     let mut text = String::new();
     if let Some(threads) = &threads {
-        description += &describe_threads(threads, &measured);
+        description += &describe_threads(threads);
         text = machine_threads::to_toml(&threads.costs);
     }
     let text = machine::to_toml(&description, &server, &network) + &text;
@@ -89,33 +89,30 @@ pub(crate) fn calibrate(args: &CalibrateArgs) -> Result<(), Failure> {
     }
 }
 
-/// Share of CPU time lost to stalls above which wake-up costs are doubtful.
-const STALLED_MAX: f64 = 0.03;
-
 /// Describes the costs of threads, and reasons to doubt them.
-fn describe_threads(threads: &MeasuredThreadCosts, measured: &Machine) -> String {
+fn describe_threads(threads: &MeasuredThreadCosts) -> String {
     let mut text: String = threads.notes.iter().map(|note| format!("\n{note}.")).collect();
-    let stalled = measured.stalls.map_or(0.0, |stalls| 1.0 - stalls.available());
-    if stalled > STALLED_MAX {
-        text += &format!("\nDOUBTFUL: a busy CPU lost {:.1} % of its time to stalls.", stalled * 100.0);
-    }
     for doubt in &threads.warnings {
         text += &format!("\nDOUBTFUL: {doubt}.");
     }
     text
 }
 
+/// Describes the stalls, and says whether they make the measurements doubtful.
+fn describe_stalls(stalls: Option<Stalls>) -> String {
+    let Some(stalls) = stalls else { return "A busy CPU had no stalls.".into() };
+    let (between, length, stalled) = (stalls.mean_interval, stalls.mean_length, 1.0 - stalls.available());
+    let percent = stalled * 100.0;
+    let doubt = machine::doubt(stalled).map(|doubt| format!("\nDOUBTFUL: {doubt}.")).unwrap_or_default();
+    format!(
+        "A busy CPU loses {percent:.1} % of its time, mostly to stalls of about {length} with {between} between them.{doubt}"
+    )
+}
+
 /// Describes the measurements.
 fn describe_machine(args: &CalibrateArgs, measured: &Machine, placement: &Placement) -> String {
     let cores = placement.server.len();
-    let stalls = match measured.stalls {
-        Some(stalls) => {
-            let (every, lasts) = (stalls.mean_interval, stalls.mean_length);
-            let lost = (1.0 - stalls.available()) * 100.0;
-            format!("A busy CPU loses {lost:.1} % of its time, mostly to stalls of about {lasts} (one in {every}).")
-        }
-        None => "A busy CPU had no stalls.".into(),
-    };
+    let stalls = describe_stalls(measured.stalls);
     let mut text = format!(
         "Measured with {} connections, service {}, over loopback.\n\
          {cores} core{} serve{} {} without control; an empty round trip takes {}.\n\
@@ -131,4 +128,22 @@ fn describe_machine(args: &CalibrateArgs, measured: &Machine, placement: &Placem
         text += "\nServer and clients had to share the only CPU: these numbers mean little.";
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_busy_machine_is_doubtful() {
+        let of = |between, length| {
+            describe_stalls(Some(Stalls { mean_interval: Nanos(between), mean_length: Nanos(length) }))
+        };
+        assert_eq!(
+            of(4_730_000, 8_500_000),
+            "A busy CPU loses 64.2 % of its time, mostly to stalls of about 8.5ms with 4.73ms between them.\n\
+             DOUBTFUL: a busy CPU lost 64.2 % of its time to stalls, more than 3 %."
+        );
+        assert!(!of(97_500, 2_500).contains("DOUBTFUL"));
+    }
 }

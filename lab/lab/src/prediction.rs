@@ -4,14 +4,12 @@
 //! Does not contain the runs or predictions (`real`).
 
 use crate::numbers::median;
+use crate::scenario::machine::MAX_STALLED;
 use leeward_outcome::results::{PointRow, Results};
 use std::fmt::Write;
 
 /// Share of the capacity below which goodput is negligible and a relative error meaningless.
 const NEGLIGIBLE: f64 = 0.02;
-/// Maximum share of a busy CPU that the machine may take; above it, a run does not test the
-/// simulator.
-const MAX_STALLED: f64 = 0.03;
 /// Variant without control, which has another tolerance.
 const UNCONTROLLED: &str = "none";
 

@@ -63,7 +63,7 @@ pub use identity::machine_identity;
 pub use leaves::{LocalLeaves, LocalMidTier};
 pub use leeward_rpc::client::Transport;
 pub use leeward_services::backend::InProcessService;
-pub use machine::Machine;
+pub use machine::{Machine, Stalls};
 pub use measured::MeasuredPlant;
 pub use placement::Placement;
 pub use plant::{BudgetRule, Plant, PlantError, PlantRun};

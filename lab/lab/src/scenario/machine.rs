@@ -13,19 +13,38 @@ use std::path::Path;
 /// Maximum file size; a machine has a dozen lines.
 const MAX_BYTES: u64 = 100_000;
 
-/// Overrides that apply the machine file at `path` to a scenario.
+/// Maximum share of a busy CPU that the machine may take; above it, measured costs are doubtful,
+/// and a run does not test the simulator.
+pub const MAX_STALLED: f64 = 0.03;
+
+/// What a machine file says.
+#[derive(Clone, Debug, Default)]
+pub struct MachineFile {
+    /// Overrides that apply the machine to a scenario.
+    pub overrides: Vec<String>,
+    /// Reason to doubt the machine's measurements.
+    pub doubt: Option<String>,
+}
+
+/// Reason to doubt measurements of a machine that takes the share `stalled` of a busy CPU.
+pub fn doubt(stalled: f64) -> Option<String> {
+    let text = || format!("a busy CPU lost {:.1} % of its time to stalls, more than 3 %", stalled * 100.0);
+    (stalled > MAX_STALLED).then(text)
+}
+
+/// Reads the machine file at `path`.
 ///
 /// # Errors
 /// The file can't be read, or has keys that a scenario's sections don't have.
-pub fn overrides(path: &Path) -> Result<Vec<String>, ScenarioError> {
+pub fn read(path: &Path) -> Result<MachineFile, ScenarioError> {
     let file = path.display().to_string();
     match read_text(path, MAX_BYTES, "longer than 100 kB; a machine has a dozen lines") {
-        Ok(text) => parse_overrides(&file, &text),
+        Ok(text) => parse_machine(&file, &text),
         Err(error) => Err(ScenarioError::Invalid { place: file, key: "file".into(), problem: error.to_string() }),
     }
 }
 
-fn parse_overrides(file: &str, text: &str) -> Result<Vec<String>, ScenarioError> {
+fn parse_machine(file: &str, text: &str) -> Result<MachineFile, ScenarioError> {
     let source = Source { file, overrides: &[] };
     let table = parse(&source, text)?;
     let root = Reader::new(&source, &table, "", Origin::Line(1), &["server", "network"])?;
@@ -47,7 +66,7 @@ fn parse_overrides(file: &str, text: &str) -> Result<Vec<String>, ScenarioError>
             machine_threads::pairs(&costs).into_iter().map(|(key, value)| format!("server.threads.{key}={value}")),
         );
     }
-    Ok(lines)
+    Ok(MachineFile { overrides: lines, doubt: doubt(server.stalls.map_or(0.0, |stalls| 1.0 - stalls.available())) })
 }
 
 fn to_overrides(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
@@ -78,7 +97,7 @@ fn to_overrides(server: &ServerModel, network: &NetworkModel) -> Vec<String> {
     lines
 }
 
-/// Text of the file for a machine, which [`overrides`] reads. `words` become comments at the top.
+/// Text of the file for a machine, which [`read`] reads. `words` become comments at the top.
 pub fn to_toml(comment: &str, server: &ServerModel, network: &NetworkModel) -> String {
     let mut text: String = comment.lines().map(|line| format!("# {line}\n")).collect();
     let costs = &server.costs;
@@ -124,11 +143,19 @@ mod tests {
         let network = NetworkModel { rtt: Nanos(16_575), ..NetworkModel::default() };
         let costs = ThreadCosts { switch: Nanos(1_234), locked_permille: 125, ..presets::preset("grpc").unwrap() };
         let written = to_toml("Measured.\nTwice.", &server, &network) + &machine_threads::to_toml(&costs);
-        let lines = parse_overrides("machine.toml", &written).unwrap();
+        let MachineFile { overrides: lines, doubt } = parse_machine("machine.toml", &written).unwrap();
+        assert_eq!(doubt, None, "2.9 % of the time");
         let tier = Scenario::builtin("mt-null", &lines, true).unwrap();
         assert_eq!(tier.tiers.first().map(|spec| &spec.tier.costs), Some(&costs), "its tiers have its threads");
         let scenario = Scenario::builtin("bw-overall", &lines, true).unwrap();
         assert_eq!((scenario.server, scenario.network), (server, network));
+    }
+
+    #[test]
+    fn a_machine_that_takes_much_time_is_doubtful() {
+        let text = "[server]\nstalls.every = \"10ms\"\nstalls.lasts = \"5ms\"\n[network]\n";
+        let doubt = parse_machine("machine.toml", text).unwrap().doubt;
+        assert_eq!(doubt.as_deref(), Some("a busy CPU lost 33.3 % of its time to stalls, more than 3 %"));
     }
 
     #[test]
@@ -141,7 +168,7 @@ mod tests {
             ("[server]\nallocator.policy = \"delay\"\n[network]\n", "a machine has none"),
             ("[server]\n[network]\nrtt = [\"1us\", \"2us\"]\n", "several round trips"),
         ] {
-            let error = parse_overrides("machine.toml", text).unwrap_err().to_string();
+            let error = parse_machine("machine.toml", text).unwrap_err().to_string();
             assert!(error.contains(words), "{error}");
         }
     }
