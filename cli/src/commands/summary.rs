@@ -24,6 +24,8 @@ pub(crate) fn points(points: &[PointRow]) -> String {
     columns.extend(rtts.then_some(("rtt us", Align::Right)));
     let numbers = ["demand k/s", "x capacity", "goodput k/s", "p99 us", "drops %"];
     columns.extend(numbers.map(|name| (name, Align::Right)));
+    let has_ended = points.iter().any(|point| ended_at_client(point) >= SHARE_MIN);
+    columns.extend(has_ended.then_some(("at client %", Align::Right)));
     let mut table = Table::new(&columns);
     for group in groups(points) {
         let first = group[0];
@@ -44,9 +46,19 @@ pub(crate) fn points(points: &[PointRow]) -> String {
         // No response, no latency.
         row.push(if p99 > 0.0 { format!("{p99:.1}") } else { "-".into() });
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
+        row.extend(has_ended.then(|| format!("{:.2}", median(&group, |point| ended_at_client(point)) * 100.0)));
         table.row(row);
     }
-    table.to_string() + &unsettled(points)
+    let note = if has_ended { "at client: expired, throttled or given up, of the requests issued\n" } else { "" };
+    table.to_string() + note + &unsettled(points)
+}
+
+/// Least share that the table shows.
+const SHARE_MIN: f64 = 0.000_05;
+
+/// Share of the issued requests that ended at their clients without an answer.
+fn ended_at_client(point: &PointRow) -> f64 {
+    point.expiry_rate + point.throttle_rate + point.timeout_rate.unwrap_or(0.0)
 }
 
 /// A line for each point with runs that had not settled: their numbers still change.
@@ -290,6 +302,15 @@ mod tests {
             predictions(&[point(1.0, 50e3, 52e3), point(2.0, 40e3, 60e3), point(3.0, 0.0, 0.0)]).replace('\n', " ");
         assert!(text.contains("in 1 of 2 cases") && text.contains("+50.0 % (breakwater at 2.00 x capacity)"), "{text}");
         assert_eq!(predictions(&[PointRow::default()]), "");
+    }
+
+    #[test]
+    fn requests_that_end_at_the_client_have_a_column() {
+        let point = |expiry_rate| PointRow { expiry_rate, timeout_rate: Some(0.1), ..PointRow::default() };
+        let text = points(&[point(0.333)]);
+        assert!(text.contains("at client %") && text.contains("43.30"), "{text}");
+        let text = points(&[PointRow { drop_rate: 0.5, ..PointRow::default() }]);
+        assert!(!text.contains("at client"), "{text}");
     }
 
     #[test]
