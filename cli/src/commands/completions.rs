@@ -43,7 +43,7 @@ pub(crate) fn completions(args: &CompletionsArgs, mut command: Command) -> Resul
 
 /// Writes the man pages.
 pub(crate) fn man(args: &ManArgs, mut command: Command) -> Result<(), Failure> {
-    output_files::check_folder(&args.folder)?;
+    output_files::check_folder(&args.folder, &[])?;
     std::fs::create_dir_all(&args.folder).with_context(|| args.folder.display().to_string()).map_err(Failure::Input)?;
     command.build();
     write_page(&command, "leeward", &args.folder)?;

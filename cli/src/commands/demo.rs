@@ -99,7 +99,7 @@ Examples:
 /// Runs the command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let scenarios = scenarios(args)?;
-    output_files::check_folder(&args.out)?;
+    output_files::check_folder(&args.out, &output_files::RESULT_FILES)?;
     let interrupt = Interrupt::listen(StopMode::Prompt)?;
     let admin = dashboard(&args.admin)?;
     let dashboard = admin.as_ref().map(|admin| format!("http://{}/", admin.address()));

@@ -69,7 +69,7 @@ impl CpuPlacement {
 /// Runs the command.
 pub(crate) fn demo(args: &DemoArgs) -> Result<(), Failure> {
     let duration = admission::parse_span("--duration", &args.duration)?;
-    output_files::check_folder(&args.out)?;
+    output_files::check_folder(&args.out, &["result.json"])?;
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     hangup::stop_on_hangup(&interrupt);
     let admin = dashboard(&args.admin)?;

@@ -120,7 +120,7 @@ pub(crate) fn demo(args: &DemoArgs, service: &str) -> Result<(), Failure> {
     let pair = ServicePair::find(service, args.data.as_ref())?;
     admission::parse_span("--duration", &args.duration)?;
     let slo = admission::parse_span("--slo", &args.slo)?;
-    output_files::check_folder(&args.out)?;
+    output_files::check_folder(&args.out, &["tiers.json"])?;
     let interrupt = Interrupt::listen(StopMode::Graceful)?;
     hangup::stop_on_hangup(&interrupt);
     let live = !args.plain && terminal::supports_live_view();

@@ -84,7 +84,7 @@ pub(crate) fn league(args: &LeagueArgs) -> Result<(), Failure> {
         return league_proxy(args.seed, args.random.unwrap_or(1_000), args.json);
     }
     if let Some(folder) = &args.out {
-        output_files::check_folder(folder)?;
+        output_files::check_folder(folder, &["league.json", "league.md"])?;
     }
     if !args.join.is_empty() {
         return finish(args, &merge_files(&args.join)?);

@@ -10,8 +10,16 @@ use leeward_lab::{Results, store};
 
 use crate::failure::{Failure, file_failure};
 
-/// Checks that results can be written into `folder`, which need not exist. Leaves nothing behind.
-pub(crate) fn check_folder(folder: &Path) -> Result<(), Failure> {
+const REPORT_FILE: &str = "report.html";
+
+/// Files that [`write_results`] writes.
+pub(crate) const RESULT_FILES: [&str; 3] = [store::RESULT_FILE, store::RECORDS_FILE, REPORT_FILE];
+
+/// Checks that `files` can be written into `folder`, which need not exist. Leaves nothing behind.
+pub(crate) fn check_folder(folder: &Path, files: &[&str]) -> Result<(), Failure> {
+    if let Some(name) = files.iter().find(|name| folder.join(name).is_dir()) {
+        return Err(Failure::Input(anyhow!("--out {}: {name} in it is a folder, not a file", folder.display())));
+    }
     let mut nearest: PathBuf = folder.into();
     while fs::symlink_metadata(&nearest).is_err() {
         nearest = match nearest.parent() {
@@ -94,7 +102,6 @@ pub(crate) fn write_into(folder: &Path, name: &str, text: &str) -> Result<(), Fa
 
 /// Writes results and their report, all or none; returns the report's path.
 pub(crate) fn write_results(folder: &Path, results: &Results, report: &str) -> Result<PathBuf, Failure> {
-    const REPORT_FILE: &str = "report.html";
     store::write_with(folder, results, &[(REPORT_FILE, report)])?;
     Ok(folder.join(REPORT_FILE))
 }
@@ -109,6 +116,15 @@ pub(crate) fn write_json(folder: &Path, name: &str, value: &impl serde::Serializ
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_folder_in_the_place_of_a_result_is_found_before_the_run() {
+        let folder = tempfile::tempdir().unwrap();
+        assert!(check_folder(folder.path(), &RESULT_FILES).is_ok());
+        fs::create_dir(folder.path().join("result.json")).unwrap();
+        let refused = check_folder(folder.path(), &RESULT_FILES).unwrap_err();
+        assert!(refused.to_string().contains("result.json in it is a folder"), "{refused}");
+    }
 
     #[test]
     fn a_device_is_refused_and_a_link_stays() {

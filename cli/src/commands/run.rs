@@ -67,7 +67,7 @@ Examples:
 pub(crate) fn run(args: &RunArgs) -> Result<(), Failure> {
     let scenario = scenario::load(&args.what)?;
     let folder = args.out.clone().unwrap_or_else(|| Path::new("results").join(&scenario.id));
-    output_files::check_folder(&folder)?;
+    output_files::check_folder(&folder, &output_files::RESULT_FILES)?;
     if args.plant == "real" {
         let measured = scenario.workload.services.iter().filter_map(|service| service.requests.as_ref());
         let warnings: BTreeSet<String> = measured.filter_map(|requests| requests.warning()).collect();

@@ -90,6 +90,9 @@ pub(crate) struct VerdictsArgs {
 }
 
 /// Default of `--seed`.
+/// Files of the table of verdicts.
+const TABLE_FILES: [&str; 3] = ["verdicts.json", "verdicts.md", "verdicts.html"];
+
 const FIRST_SEED: u64 = 101;
 
 const VERDICTS: &str = "\
@@ -143,7 +146,7 @@ pub(crate) fn verdicts(args: &VerdictsArgs) -> Result<(), Failure> {
 
 /// Judges the scenarios, and writes the table and the page.
 fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    output_files::check_folder(&args.out)?;
+    output_files::check_folder(&args.out, &TABLE_FILES)?;
     let kept: Verdicts = load_json(&args.out, "verdicts.json")?;
     let mut picked = pick_scenarios(args)?;
     if args.go_on {
@@ -161,7 +164,7 @@ fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
 
 /// Adds the verdicts of other folders to those in `--out`.
 fn join(args: &VerdictsArgs) -> Result<(), Failure> {
-    output_files::check_folder(&args.out)?;
+    output_files::check_folder(&args.out, &TABLE_FILES)?;
     let mut joined: Vec<ScenarioVerdicts> = Vec::new();
     let mut command = String::new();
     for folder in &args.join {
@@ -255,7 +258,7 @@ fn record(file: &Path, args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(),
 /// Judges the scenarios in all worlds, and writes the verdicts that flip. Scenarios that are not
 /// picked keep the folder's results.
 fn run_sensitivity(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
-    output_files::check_folder(&args.out)?;
+    output_files::check_folder(&args.out, &["sensitivity.json", "sensitivity.md"])?;
     let picked = pick_scenarios(args)?;
     let kept: Sensitivity = load_json(&args.out, "sensitivity.json")?;
     let judged: Verdicts = load_json(&args.out, "verdicts.json")?;

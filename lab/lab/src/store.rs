@@ -9,8 +9,10 @@ use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-const RESULT_FILE: &str = "result.json";
-const RECORDS_FILE: &str = "results.jsonl";
+/// File of all results.
+pub const RESULT_FILE: &str = "result.json";
+/// File of the records.
+pub const RECORDS_FILE: &str = "results.jsonl";
 
 /// Schema version written here, and the newest that can be read.
 pub const SCHEMA: u32 = 1;
@@ -83,8 +85,8 @@ pub fn write(folder: &Path, results: &Results) -> Result<(), StoreError> {
     write_with(folder, results, &[])
 }
 
-/// As [`write()`], with further files of the same run: name and text. A full disk leaves all of an
-/// earlier run's.
+/// As [`write()`], with further files of the same run: name and text. A full disk, or a folder in
+/// the place of a file, leaves all of an earlier run's.
 ///
 /// # Errors
 /// [`StoreError::Io`].
@@ -99,6 +101,10 @@ pub fn write_with(folder: &Path, results: &Results, others: &[(&str, &str)]) -> 
         serde_json::to_writer_pretty(&mut *file, results)?;
         file.write_all(b"\n")
     })?);
+    // The last cause for which a file can't be given its name.
+    if let Some(file) = files.iter().find(|file| file.path.is_dir()) {
+        return Err(StoreError::Io { path: file.path.clone(), source: ErrorKind::IsADirectory.into() });
+    }
     files.into_iter().try_for_each(PartialFile::finish)
 }
 
@@ -214,6 +220,11 @@ mod tests {
         assert_eq!(read(&folder).unwrap(), sample());
         assert_eq!(std::fs::read_to_string(folder.join("report.html")).unwrap(), "first");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3, "nothing half-written stays");
+        std::fs::remove_file(folder.join(RESULT_FILE)).unwrap();
+        std::fs::create_dir(folder.join(RESULT_FILE)).unwrap();
+        assert!(write_with(&folder, &second, &[("report.html", "second")]).is_err());
+        assert_eq!(std::fs::read_to_string(folder.join("report.html")).unwrap(), "first");
+        assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 3);
     }
 
     fn sample() -> Results {
