@@ -36,7 +36,8 @@ use crate::stdout;
 ///
 /// Scenarios that are not selected keep their earlier verdicts in the folder. A long run can be
 /// divided: `--part 1/8` to `--part 8/8`, on one machine or several, each to a folder of its own,
-/// then `--join` them. An interrupted run goes on with `--continue`.
+/// then `--join` them. An interrupted run keeps the scenarios that it has judged, and `--continue`
+/// goes on with the others; the runs of a scenario begin anew.
 #[derive(Debug, clap::Args)]
 #[command(after_help = VERDICTS)]
 pub(crate) struct VerdictsArgs {
@@ -89,10 +90,10 @@ pub(crate) struct VerdictsArgs {
     pub(crate) threads: Option<u16>,
 }
 
-/// Default of `--seed`.
 /// Files of the table of verdicts.
 const TABLE_FILES: [&str; 3] = ["verdicts.json", "verdicts.md", "verdicts.html"];
 
+/// Default of `--seed`.
 const FIRST_SEED: u64 = 101;
 
 const VERDICTS: &str = "\
@@ -157,9 +158,25 @@ fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         picked.retain(|builtin| !is_judged(builtin.id));
     }
     let extent = extent(args, args.quick);
-    let judged = judge(&picked, &extent, interrupt, |so_far| save(args, &kept, so_far))?;
-    interrupt.finish()?;
+    let mut done = 0;
+    let judged = judge(&picked, &extent, interrupt, |so_far| {
+        done = so_far.len();
+        save(args, &kept, so_far)
+    });
+    let judged = judged.and_then(|judged| interrupt.finish().map(|()| judged));
+    let judged =
+        judged.map_err(|error| interrupted(error, done, picked.len(), "; --continue goes on with the others"))?;
     print_counts(args, &save(args, &kept, &judged)?)
+}
+
+/// Only whole scenarios are kept: says so after an interruption.
+fn interrupted(error: Failure, done: usize, all: usize, hint: &str) -> Failure {
+    match error {
+        Failure::Interrupted => {
+            Failure::Partial(anyhow!("interrupted; {done} of {all} scenarios are kept, whole ones only{hint}"))
+        }
+        error => error,
+    }
 }
 
 /// Adds the verdicts of other folders to those in `--out`.
@@ -279,7 +296,7 @@ fn run_sensitivity(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Fai
         let wanted = |claim: &str| !args.missed || missed(&judged, builtin.id).any(|id| id == claim);
         let show = |world: &str, progress: Progress| bars.show(world, progress);
         let one = probe(builtin, &wanted, &extent, &registry, &show, interrupt.flag());
-        probed.push(one.map_err(failure)?);
+        probed.push(one.map_err(|error| interrupted(failure(error), index, picked.len(), ""))?);
         save_worlds(args, &kept, &probed)?;
     }
     interrupt.finish()?;
@@ -459,4 +476,17 @@ fn version() -> String {
 fn cpu_time() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     Duration::try_from(now).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_interruption_says_what_is_kept() {
+        let text = interrupted(Failure::Interrupted, 2, 5, "; --continue goes on with the others").to_string();
+        assert_eq!(text, "interrupted; 2 of 5 scenarios are kept, whole ones only; --continue goes on with the others");
+        let other = interrupted(Failure::Runtime(anyhow!("a full disk")), 2, 5, "");
+        assert!(matches!(other, Failure::Runtime(_)), "{other}");
+    }
 }
