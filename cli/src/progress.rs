@@ -66,13 +66,21 @@ impl Drop for Display {
 /// Progress as a share of all runs.
 pub(crate) struct Bar(Display);
 
+/// What a log says of `progress`.
+fn runs_text(progress: Progress) -> String {
+    let training = if progress.is_training { "training policies, " } else { "" };
+    format!("{training}{} of {} runs", progress.done, progress.total)
+}
+
 impl Bar {
     /// Shows `title`; a closed terminal requests a stop through `interrupt`.
     pub(crate) fn new(title: &str, interrupt: &Interrupt) -> Bar {
         Bar(Display::new(title, || {
             hangup::stop_on_hangup(interrupt);
             let bar = ProgressBar::new(0).with_message(title.to_string());
-            if let Ok(style) = ProgressStyle::with_template("{msg}  {bar:30}  {pos}/{len} runs, {elapsed}{left}") {
+            if let Ok(style) =
+                ProgressStyle::with_template("{msg}  {prefix}{bar:30}  {pos}/{len} runs, {elapsed}{left}")
+            {
                 bar.set_style(style.with_key("left", time_left));
             }
             bar
@@ -82,8 +90,9 @@ impl Bar {
     /// Shows the progress.
     pub(crate) fn show(&self, progress: Progress) {
         match &self.0 {
-            Display::Log(log) => log.show(&format!("{} of {} runs", progress.done, progress.total)),
+            Display::Log(log) => log.show(&runs_text(progress)),
             Display::Live(bar) => {
+                bar.set_prefix(if progress.is_training { "training policies  " } else { "" });
                 bar.set_length(progress.total as u64);
                 bar.set_position(progress.done as u64);
                 // Enable ticks only now: a bar without a length looks full.
@@ -135,6 +144,12 @@ fn time_left(state: &ProgressState, out: &mut dyn std::fmt::Write) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn training_is_named() {
+        let text = |is_training| runs_text(Progress { done: 0, total: 24, is_training });
+        assert_eq!((text(true), text(false)), ("training policies, 0 of 24 runs".into(), "0 of 24 runs".into()));
+    }
 
     #[test]
     fn a_log_gets_a_line_a_minute_and_none_of_short_work() {

@@ -163,7 +163,7 @@ fn run_all(args: &LeagueArgs) -> Result<BenchmarkRun, Failure> {
         let all = picked.into_iter().map(Ok).chain(drawn);
         for (done, scene) in all.enumerate() {
             let scene: BenchmarkCase = scene?;
-            bar.show(Progress { done, total });
+            bar.show(Progress { done, total, is_training: false });
             match run_case(&scene, &registry, &options, interrupt.flag()) {
                 Err(RunError::Cancelled) => break,
                 result => matches.extend(result?),

@@ -46,7 +46,7 @@ pub(crate) fn points(points: &[PointRow]) -> String {
         // No response, no latency.
         row.push(if p99 > 0.0 { format!("{p99:.1}") } else { "-".into() });
         row.push(format!("{:.2}", median(&group, |point| point.drop_rate) * 100.0));
-        row.extend(has_ended.then(|| format!("{:.2}", median(&group, |point| ended_at_client(point)) * 100.0)));
+        row.extend(has_ended.then(|| format!("{:.2}", median(&group, ended_at_client) * 100.0)));
         table.row(row);
     }
     let note = if has_ended { "at client: expired, throttled or given up, of the requests issued\n" } else { "" };

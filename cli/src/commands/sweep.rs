@@ -41,7 +41,7 @@ pub(crate) fn sweep(args: &RunArgs) -> Result<(), Failure> {
         let bar = Bar::new(&loaded.id, &interrupt);
         let report = |done| {
             printed.store(done, Ordering::Relaxed);
-            bar.show(Progress { done, total: grid.cells() });
+            bar.show(Progress { done, total: grid.cells(), is_training: false });
         };
         run_all(args, &grid, threads, interrupt.flag(), report)
     };

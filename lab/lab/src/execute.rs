@@ -80,14 +80,14 @@ pub(crate) fn run_parallel<'a, T: Send>(
 ) -> Result<Vec<T>, RunError> {
     let (done, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     // The first run may take a minute, so the start is reported at once.
-    progress(Progress { done: 0, total: runs.len() });
+    progress(Progress { done: 0, total: runs.len(), is_training: false });
     let run_one = |run| {
         if cancel.load(Ordering::Relaxed) || failed.load(Ordering::Relaxed) {
             return None;
         }
         let outcome = work(run);
         failed.fetch_or(outcome.is_err(), Ordering::Relaxed);
-        progress(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, total: runs.len() });
+        progress(Progress { done: done.fetch_add(1, Ordering::Relaxed) + 1, total: runs.len(), is_training: false });
         Some(outcome)
     };
     let outcomes: Vec<Option<Result<T, RunError>>> = match options.threads {

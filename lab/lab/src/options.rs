@@ -32,4 +32,6 @@ pub struct Progress {
     pub done: usize,
     /// Number of all runs, as far as known.
     pub total: usize,
+    /// Whether policies are trained at present, which comes before their runs.
+    pub is_training: bool,
 }

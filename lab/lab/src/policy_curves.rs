@@ -5,7 +5,7 @@
 
 use crate::error::RunError;
 use crate::execute::thread_pool;
-use crate::options::Options;
+use crate::options::{Options, Progress};
 use crate::plan::PlannedRun;
 use crate::scenario::{Scenario, ThreadingSpec, TrainingSpec};
 use crate::training::{MeasuredTier, SimulatedTier, TrainingOutcome, TrainingPlan, TrainingProgress, train};
@@ -30,11 +30,13 @@ pub(crate) fn train_simulated(
     scenario: &Scenario,
     planned: &mut [PlannedRun<'_>],
     options: &Options,
+    progress: &(dyn Fn(Progress) + Sync),
     cancel: &AtomicBool,
 ) -> Result<(), RunError> {
+    let training = Progress { done: 0, total: planned.len(), is_training: true };
     train_curves(scenario, planned, options.seed, &mut |config, plan| {
         let bench = SimulatedTier::new(config.clone());
-        thread_pool(options)?.install(|| train(&bench, plan, &|_| {}, &|| false, cancel))
+        thread_pool(options)?.install(|| train(&bench, plan, &|_| progress(training), &|| false, cancel))
     })
 }
 

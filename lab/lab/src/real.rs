@@ -99,7 +99,7 @@ pub fn run_all(
     let done = Cell::new(0);
     let advance = || {
         done.set(done.get() + 1);
-        progress(Progress { done: done.get(), total });
+        progress(Progress { done: done.get(), total, is_training: false });
     };
     let mut known = Vec::new();
     let mut ready: Vec<(String, InProcessService)> = Vec::new();
@@ -150,7 +150,10 @@ pub fn run_all(
             watch(&RealRunStage::Calibrated(&machine));
             results.machines.push(machine);
             let mut planned = plan(&calibrated, registry, options.seed)?;
-            let step = |step: &str| watch(&RealRunStage::Calibrating { step });
+            let step = |step: &str| {
+                watch(&RealRunStage::Calibrating { step });
+                progress(Progress { done: done.get(), total, is_training: true });
+            };
             results.description +=
                 &policy_curves::train_measured(&calibrated, &mut planned, (options.seed, &placement), &step, cancel)?;
             let mut rows_of: Vec<Option<Rows>> = planned.iter().map(|_| None).collect();

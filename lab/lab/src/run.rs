@@ -50,7 +50,7 @@ pub(crate) fn run_selected(
     check_services(scenario)?;
     let mut planned = plan(scenario, registry, options.seed)?;
     planned.retain(|run| is_needed(&setup(run)));
-    policy_curves::train_simulated(scenario, &mut planned, options, cancel)?;
+    policy_curves::train_simulated(scenario, &mut planned, options, progress, cancel)?;
     let rows =
         run_parallel(&planned, options, progress, cancel, |run| Ok(Rows::from_outcome(run, &simulate(run, cancel)?)))?;
     let mut results = empty_results(scenario, options);

@@ -313,7 +313,8 @@ impl Search<'_> {
         let (before, done) = (self.done.load(Ordering::Relaxed), self.done);
         let counted = |progress: Progress| {
             done.fetch_add(1, Ordering::Relaxed);
-            (self.progress)(Progress { done: before + progress.done, total: before + progress.total });
+            let (done, total) = (before + progress.done, before + progress.total);
+            (self.progress)(Progress { done, total, ..progress });
         };
         let points = run_parallel(&planned, self.options, &counted, self.cancel, |run| {
             Ok(point(run, &simulate(run, self.cancel)?))

@@ -10,6 +10,7 @@ use leeward_lab::results::{Results, Verdict};
 use leeward_lab::run::{Options, Progress, RunError, run};
 use leeward_lab::{Scenario, tune};
 use std::path::Path;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 const SMALL: &str = r#"
@@ -372,4 +373,19 @@ fn tuning_reports_the_command_that_repeats_it() {
     let expected = "leeward tune small --controller dagor --quick --draws 3 --seed 7 --set run.duration=6ms --set 'workload.demand=[1x, 2x]'";
     assert_eq!(tuning.command, expected);
     assert!(tuning.to_toml().contains(&format!("found = \"{expected}\"")));
+}
+
+#[test]
+fn training_is_told_before_the_runs() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/tier.toml");
+    let (scenario, cancel) = (Scenario::load(&path, &[], false).unwrap(), AtomicBool::new(false));
+    let seen = Mutex::new(Vec::new());
+    let stop_at_first = |progress: Progress| {
+        seen.lock().unwrap().push(progress);
+        cancel.store(true, Ordering::Relaxed);
+    };
+    let ended = run(&scenario, &leeward_controllers::builtin(), &Options::default(), &stop_at_first, &cancel);
+    assert!(matches!(ended, Err(RunError::Cancelled)), "{ended:?}");
+    let seen = seen.into_inner().unwrap();
+    assert!(seen[0].is_training && seen[0].done == 0 && seen[0].total > 0, "{seen:?}");
 }
