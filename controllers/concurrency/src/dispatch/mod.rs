@@ -3,7 +3,7 @@
 //!
 //! - [`Dispatcher`]: the queue, the backends and their limits.
 //! - `order`: the order of the waiting requests. `pool`: places at backends that share one limit.
-//! - `failures`: backends that get no requests.
+//! - `failures`: backends that get no requests. `hang`: requests that give their places up.
 //! - `reconfigure`: changes of settings, limits and backends while requests are there.
 //! - `wait_bound`: how long the queue needs to be. [`shadow`]: the queue as it would be, for a
 //!   proxy that holds nothing back.
@@ -11,6 +11,7 @@
 //! Does not contain sockets, threads or wakers.
 
 mod failures;
+mod hang;
 mod order;
 mod pool;
 mod reconfigure;
@@ -149,12 +150,8 @@ pub struct Dispatcher<T> {
     next: usize,
 }
 
-/// Mean sojourns after which a request may hang.
-const HANG_SOJOURNS: u64 = 8;
-/// Answers per request that was there when it was sent, and least number of these, by which a
-/// request is overtaken. A backend that takes turns overtakes a long request by fewer.
-const OVERTAKEN: u64 = 2;
-const LEAST_PLACES: u64 = 4;
+/// Objectives without an answer, with all places taken, after which a backend has stopped.
+const SILENT: u64 = 4;
 /// Requests that may always wait, if there are as many places.
 const MOST_SPARE: usize = 8;
 
@@ -350,36 +347,6 @@ impl<T> Dispatcher<T> {
         self.pools[self.backends[backend].pool].mean_sojourn()
     }
 
-    /// Time at a backend after which a request may hang: it is late by then, and takes several
-    /// times as long as others.
-    pub fn hang_after(&self, backend: usize) -> Nanos {
-        self.settings.objective.max(self.mean_sojourn(backend) * HANG_SOJOURNS)
-    }
-
-    /// Answers of a backend from which others have overtaken a request that was just sent: twice as
-    /// many as requests are there that get answers, of which half may have been there before it.
-    pub fn overtaken_at(&self, backend: usize) -> u64 {
-        let pool = &self.pools[self.backends[backend].pool];
-        pool.answers() + OVERTAKEN * pool.answered_in_flight().max(LEAST_PLACES)
-    }
-
-    /// Whether a request gives its place up that has waited for so long: there are as many answers
-    /// as [`Dispatcher::overtaken_at`] has said when it was sent, so that it does not wait for what
-    /// others wait for. Without this, a hundredth of the requests would take all places and lock
-    /// out the others.
-    ///
-    /// Where such requests have all places, nothing can overtake them. Now and then one of them
-    /// gives its place up for a trial.
-    pub fn gives_up_place(&mut self, now: Time, backend: usize, waited: Nanos, overtaken_at: u64) -> bool {
-        let objective = self.settings.objective;
-        let pool = &mut self.pools[self.backends[backend].pool];
-        let is_overtaken = pool.answers() >= overtaken_at;
-        if is_overtaken {
-            pool.note_hang(now, waited);
-        }
-        is_overtaken || pool.begins_trial(now, objective)
-    }
-
     /// Pools whose backends get requests.
     fn active_pools(&self) -> impl Iterator<Item = &Pool> {
         self.pools.iter().filter(|pool| !pool.is_retired())
@@ -469,6 +436,10 @@ impl<T> Dispatcher<T> {
     /// Whether the requests in front of this one will take longer than it may wait.
     fn is_hopeless(&self, now: Time, request: &QueuedRequest, deadline: Time) -> bool {
         let ahead = self.ahead(request.class, request.tenant);
+        // Nothing has been answered for so long: what waits already is enough for the next place.
+        if ahead > 0 && self.active_pools().all(|pool| pool.silence(now) >= self.settings.objective * SILENT) {
+            return true;
+        }
         // Fewer than there are places are no queue: they keep the places from idling.
         if ahead < self.active_pools().map(|pool| pool.in_flight() as usize).sum::<usize>().min(MOST_SPARE) {
             return false;

@@ -11,6 +11,9 @@ const RATE_ANSWERS: f64 = 32.0;
 const MOST_WEIGHT: f64 = 0.1;
 const LEAST_WEIGHT: f64 = 0.005;
 
+/// Longest time between two trials, unless the objective is longer.
+const LONGEST_TRIAL: Nanos = Nanos::from_secs(1);
+
 /// A limit, and what is known of the requests under it.
 pub(super) struct Pool {
     limit: Box<dyn ConcurrencyLimit>,
@@ -23,6 +26,8 @@ pub(super) struct Pool {
     /// Running mean of the time between two answers, ns, and the time of the last one.
     gap_ns: f64,
     answered: Time,
+    /// Time since which all places are taken without an answer, or were when one gave its place up.
+    full_since: Option<Time>,
     /// Answers so far.
     all_answers: u64,
     /// Answers since the last tick, and their running mean per ns while all places were taken.
@@ -46,6 +51,7 @@ impl Pool {
             mean_ns: 0.0,
             gap_ns: 0.0,
             answered: Time::ZERO,
+            full_since: None,
             all_answers: 0,
             answers: 0,
             rate: 0.0,
@@ -105,7 +111,7 @@ impl Pool {
 
     /// Begins a trial if it is due: one more request is sent although all places are taken. No
     /// answer has come for the objective, and the requests that are there may hang. The time until
-    /// the next trial doubles, for the backend may have stopped.
+    /// the next trial doubles up to a second, for the backend may have stopped.
     pub(super) fn begins_trial(&mut self, now: Time, objective: Nanos) -> bool {
         let limit = self.limit();
         let (answers, since, interval) = &mut self.trial;
@@ -116,7 +122,7 @@ impl Pool {
         let is_due = now.since(*since) >= *interval;
         // Where the limit has fallen, several places must be free before a request is sent.
         if is_due && self.in_flight == limit {
-            (*since, *interval) = (now, *interval * 2);
+            (*since, *interval) = (now, (*interval * 2).min(objective.max(LONGEST_TRIAL)));
         }
         is_due
     }
@@ -168,6 +174,19 @@ impl Pool {
     pub(super) fn send(&mut self, now: Time) {
         self.in_flight += 1;
         self.limit.on_dispatch(now, self.in_flight);
+        self.note_full(now);
+    }
+
+    fn note_full(&mut self, now: Time) {
+        if self.in_flight >= self.limit() && self.full_since.is_none() {
+            self.full_since = Some(now);
+        }
+    }
+
+    /// Time for which all places are taken without an answer; zero if one is free.
+    pub(super) fn silence(&self, now: Time) -> Nanos {
+        let since = self.full_since.filter(|_| self.in_flight >= self.limit());
+        since.map_or(Nanos::ZERO, |since| now.since(since))
     }
 
     pub(super) fn note_hang(&mut self, now: Time, waited: Nanos) {
@@ -186,6 +205,7 @@ impl Pool {
         let gap_ns = response.now.since(std::mem::replace(&mut self.answered, response.now)).0 as f64;
         self.gap_ns += weight * (gap_ns.min(self.mean_ns) - self.gap_ns);
         self.all_answers += 1;
+        self.full_since = None;
         self.answers += 1;
         self.margin.push(sojourn);
         self.limit.on_response(response);
@@ -207,6 +227,7 @@ impl Pool {
     ) {
         let (in_flight, has_starved) = (self.in_flight, std::mem::take(&mut self.has_starved) && !has_rejected);
         self.update_rate(now, has_starved);
+        self.note_full(now);
         self.margin.update(objective);
         self.limit.on_tick(&Tick { now, in_flight, queued, has_starved, oldest_unread });
     }

@@ -3,6 +3,7 @@
 
 mod backend;
 mod dispatch;
+mod hang;
 mod invariants;
 mod reconfigure;
 mod rules;

@@ -1,13 +1,10 @@
 //! Requests that hang at their backends: when to look at one, and how it gives its place up. Does
 //! not contain the judgement ([`leeward_concurrency::dispatch`]).
 
-use super::{Admission, Stream};
+use super::{Admission, Dispatcher, Stream, Token};
 use leeward_core::units::Nanos;
 use leeward_host::sync::lock;
 use std::time::Duration;
-
-/// Shortest interval between two looks at a request.
-const SHORTEST: Duration = Duration::from_millis(50);
 
 /// Watches a request while it waits for its backend.
 #[derive(Debug, Default)]
@@ -52,7 +49,7 @@ impl HangWatch {
                 stream.record_hang();
                 admission.free_place(stream);
             }
-            (!hangs).then(|| waited + (waited / 4).max(SHORTEST))
+            (!hangs).then(|| Duration::from_nanos(Dispatcher::<Token>::next_look(so_long).0))
         });
     }
 }
