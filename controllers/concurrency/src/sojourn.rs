@@ -46,19 +46,25 @@ impl<const N: usize> SojournWindow<N> {
 
     /// The `share` quantile (0 to 1) of the window; zero if it is empty.
     pub fn quantile(&mut self, share: f64) -> Nanos {
-        self.quantile_of_latest(self.length, share)
+        self.quantile_of_latest(self.length, Nanos::MAX, share)
     }
 
-    /// The same of the `count` latest times of the window.
-    pub fn quantile_of_latest(&mut self, count: usize, share: f64) -> Nanos {
-        let count = count.min(self.length);
-        if count == 0 {
+    /// The same of those of the `count` latest times that are at most `longest`; `Nanos::MAX` if
+    /// there are none.
+    pub fn quantile_of_latest(&mut self, count: usize, longest: Nanos, share: f64) -> Nanos {
+        if self.length == 0 {
             return Nanos::ZERO;
         }
-        let times = &mut self.scratch[..count];
-        for (back, time) in times.iter_mut().enumerate() {
-            *time = self.ring[(self.next + N - 1 - back) % N];
+        let latest = (0..count.min(self.length)).map(|back| self.ring[(self.next + N - 1 - back) % N]);
+        let mut count = 0;
+        for time in latest.filter(|time| *time <= longest.0) {
+            self.scratch[count] = time;
+            count += 1;
         }
+        if count == 0 {
+            return Nanos::MAX;
+        }
+        let times = &mut self.scratch[..count];
         let rank = (share * (count - 1) as f64) as usize;
         Nanos(*times.select_nth_unstable(rank.min(count - 1)).1)
     }
@@ -90,6 +96,8 @@ impl DeadlineMargin {
     /// Share of requests that take no longer than the margin: 0.99 and a standard error of it over
     /// 1,000 times, for half of the estimates of a percentile are too low.
     const QUANTILE: f64 = 0.993;
+    /// Share of requests that take no longer than the objective where no kind of them is too long.
+    const FEW_LATE: f64 = 0.97;
     /// Least number of times from which a percentile means anything.
     const MIN_TIMES: usize = 10;
     /// Largest margin, as a share of the objective. The rest is for the queue of the proxy: without
@@ -110,7 +118,11 @@ impl DeadlineMargin {
         }
         if self.window.len() >= Self::MIN_TIMES {
             let recent = self.by_tick.iter().sum::<usize>().max(Self::LEAST);
-            let quantile = self.window.quantile_of_latest(recent, Self::QUANTILE);
+            // Requests that take longer by themselves are late whatever they wait: they say nothing
+            // of the time that others need.
+            let are_many_late = self.window.quantile_of_latest(recent, Nanos::MAX, Self::FEW_LATE) > objective;
+            let longest = if are_many_late { objective } else { Nanos::MAX };
+            let quantile = self.window.quantile_of_latest(recent, longest, Self::QUANTILE);
             self.margin = quantile.min(objective.scale(Self::MAX_SHARE));
         }
     }

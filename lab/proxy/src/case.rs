@@ -19,6 +19,13 @@ pub enum Feature {
     /// Each request first waits for something that needs no core, evenly between a half and one and
     /// a half of this time.
     Awaiting(Nanos),
+    /// This share of the requests takes so long, whatever the cores do, before its work.
+    Long {
+        /// Share of the requests.
+        share: f64,
+        /// Time without a core.
+        time: Nanos,
+    },
     /// This share of the requests holds one lock during the first half of its work.
     Lock(f64),
     /// Work takes three times as long in the second quarter of the measurement.
@@ -283,6 +290,7 @@ impl std::fmt::Display for Case {
         for feature in &self.features {
             match feature {
                 Feature::Awaiting(time) => write!(f, ", awaits {time}")?,
+                Feature::Long { share, time } => write!(f, ", {share} of them {time} long")?,
                 Feature::Lock(share) => write!(f, ", lock {share}")?,
                 Feature::Slowdown => write!(f, ", slowdown")?,
                 Feature::Pauses => write!(f, ", pauses")?,

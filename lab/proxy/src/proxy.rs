@@ -202,6 +202,7 @@ impl Proxy<'_> {
                     work.awaiting = time.0 as f64;
                 }
                 Feature::Awaiting(time) => work.awaiting = time.0 as f64 * (0.5 + path.unit()),
+                Feature::Long { share, time } if path.unit() < *share => work.awaiting = time.0 as f64,
                 Feature::Lock(share) => work.has_lock = path.unit() < *share,
                 Feature::Series => work.second = self.case.service.draw(service).0 as f64,
                 _ => {}

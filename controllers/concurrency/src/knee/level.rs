@@ -29,6 +29,8 @@ pub(super) struct Level {
     own_answers: f64,
     own_sum: f64,
     own_squares: f64,
+    /// Those of them that are late.
+    own_late: f64,
     /// All answers since the beginning.
     answers: f64,
     /// Answers in a turnover: as many as there are places. And the answers up to the end of the
@@ -64,6 +66,7 @@ impl Level {
             own_answers: 0.0,
             own_sum: 0.0,
             own_squares: 0.0,
+            own_late: 0.0,
             answers: 0.0,
             turnover: f64::INFINITY,
             turned: (0.0, now),
@@ -77,7 +80,7 @@ impl Level {
 
     /// Takes note of an answer; returns whether its request was sent since the beginning: an answer
     /// counts for the level under which its request was sent.
-    pub(super) fn on_response(&mut self, response: &Response) -> bool {
+    pub(super) fn on_response(&mut self, response: &Response, is_late: bool) -> bool {
         self.answers += 1.0;
         self.answered = response.now;
         if self.answers >= self.turned.0 + self.turnover {
@@ -86,6 +89,7 @@ impl Level {
         let is_own = self.is_drained && response.dispatched >= self.begun;
         if is_own {
             self.own_answers += 1.0;
+            self.own_late += f64::from(u8::from(is_late));
             let sojourn_ns = response.sojourn().0 as f64;
             self.own_sum += sojourn_ns;
             self.own_squares += sojourn_ns * sojourn_ns;
@@ -177,6 +181,11 @@ impl Level {
     /// Answers since the beginning.
     pub(super) fn answers(&self) -> f64 {
         self.answers
+    }
+
+    /// Share of its answers that are late, and the number of these.
+    pub(super) fn late_share(&self) -> (f64, f64) {
+        (self.own_late / self.own_answers.max(1.0), self.own_answers)
     }
 
     /// Mean number of requests at the backend.

@@ -28,9 +28,10 @@
 //! the proxy was empty at times does not tell R, for the limit did not always bind. But bursts must
 //! not stay at a limit that was right for another time: where it has bound at times and the answers
 //! were quick, it grows by √L (decision 110). The tail is the larger of the
-//! 95th percentile, the sojourn by Little's law (it sees requests without an answer) and the age of
-//! the oldest unread byte, where that is known. When that age is late, the limit falls by half at
-//! once, and again when no more requests than it allows are at the backend.
+//! 95th percentile without what is late in a dip, too (decision 121), the sojourn by Little's law
+//! (it sees requests without an answer) and the age of the oldest unread byte, where that is known.
+//! When that age is late, the limit falls by half at once, and again when no more requests than it
+//! allows are at the backend.
 //!
 //! - `level`: the measurement of one level. `gain`: lifts, and the tolerance.
 //! - `opening`: the first limit.
@@ -90,6 +91,19 @@ const QUICK: f64 = 2.0;
 /// Weight of an answer in the running mean of the sojourn: the last 20 answers.
 const WEIGHT: f64 = 0.05;
 
+/// Latest answers of which the tail is taken.
+const TAIL: usize = 100;
+/// Share of the answers that may be late.
+const LATE: f64 = 0.05;
+/// Shares of answers that are late without a queue: the least that is more than chance, and the one
+/// from which on the tail says nothing.
+const LEAST_LATE: f64 = 0.05;
+const MOST_LATE: f64 = 0.9;
+/// Objectives from which on answers are so late that they are of another kind than the quick ones.
+const VERY_LATE: f64 = 3.0;
+/// Longest time that a dip waits for late answers, ns.
+const LONGEST_DIP_NS: f64 = 1e9;
+
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Phase {
     /// The limit doubles.
@@ -117,16 +131,18 @@ pub struct Knee {
     level: Level,
     /// Running mean of the sojourn, ns; 0 before the first answer.
     mean_ns: f64,
-    tail: SojournWindow<100>,
+    tail: SojournWindow<TAIL>,
     /// R₀.
     baseline_ns: f64,
     /// Limit at the last dip, to which it returned.
     dip_limit: f64,
     dip_end: Time,
     dip_length_ns: f64,
-    /// Whether the tail was late in the last dip, too: then it is not the queue's doing, and a
-    /// lower limit would cost answers and help nobody.
-    is_dip_late: bool,
+    /// Share of the answers that are late without a queue: a lower limit would cost answers and
+    /// help nobody.
+    late_share: f64,
+    /// Least length of a dip, ns: it must see late answers, if there are any.
+    least_ns: f64,
     /// Sojourn that is allowed, as a multiple of R₀.
     gain: Gain,
     /// Sojourn that must be allowed at the end of the descent, ns.
@@ -151,7 +167,8 @@ impl Knee {
             dip_limit: 0.0,
             dip_end: Time::ZERO,
             dip_length_ns: 0.0,
-            is_dip_late: false,
+            late_share: 0.0,
+            least_ns: 0.0,
             gain: Gain::default(),
             kept_ns: None,
             unlifted: None,
@@ -223,8 +240,13 @@ impl Knee {
     /// Falls by half, or ends the descent where the sojourn does not fall with the limit.
     fn descend(&mut self, former: Option<(f64, f64)>, now: Time) {
         let sojourn_ns = self.level.sojourn_ns(now);
+        // Where some requests take long whatever waits, and others are quick, the mean says nothing
+        // of lateness.
+        let is_mixed = (LEAST_LATE..MOST_LATE).contains(&self.level.late_share().0);
         let limit = match former {
-            Some((limit, former_ns)) if sojourn_ns > UNQUEUED * former_ns && !self.is_late(sojourn_ns) => {
+            Some((limit, former_ns))
+                if sojourn_ns > UNQUEUED * former_ns && (is_mixed || !self.is_late(sojourn_ns)) =>
+            {
                 self.kept_ns = Some(former_ns);
                 limit
             }
@@ -237,11 +259,21 @@ impl Knee {
             }
         };
         self.phase = Phase::Tracking;
+        if is_mixed {
+            self.learn_late_share();
+        }
         self.baseline_ns = sojourn_ns;
         self.dip_limit = limit;
         self.dip_end = now;
         self.dip_length_ns = 0.0;
         self.begin_level(now, limit);
+    }
+
+    /// Takes the share of the late answers of this level as the one without a queue.
+    fn learn_late_share(&mut self) {
+        let (share, answers) = self.level.late_share();
+        let error = (share * (1.0 - share) * (1.0 / answers.max(1.0) + 1.0 / TAIL as f64)).sqrt();
+        self.late_share = if share > LEAST_LATE { share + 2.0 * error } else { 0.0 };
     }
 
     /// Whether a time leaves too little of the objective for the queue of the proxy.
@@ -264,7 +296,7 @@ impl Knee {
         }
         let sojourn_ns = self.level.sojourn_ns(now);
         let unqueued = self.baseline_ns / sojourn_ns.max(1.0);
-        let bound = if self.is_dip_late {
+        let bound = if self.late_share >= MOST_LATE {
             f64::INFINITY
         } else {
             (TAIL_SHARE * self.objective_ns / self.tail_ns(tick).max(1.0)).max(MIN_FACTOR)
@@ -309,6 +341,7 @@ impl Knee {
         if is_below || now.since(self.dip_end).0 as f64 > interval_ns {
             self.dip_limit = self.limit;
             self.phase = Phase::Dip { former_ns: sojourn_ns };
+            self.least_ns = self.late_tail_ns();
             self.tail.clear();
             self.gain.forget();
             self.begin_level(now, (self.limit * DIP).round());
@@ -329,8 +362,7 @@ impl Knee {
             self.dip_limit = f64::INFINITY;
             return;
         }
-        let tail_ns = self.tail_ns(tick);
-        self.is_dip_late = self.is_late(tail_ns);
+        self.learn_late_share();
         self.baseline_ns = sojourn_ns;
         if let Some(kept_ns) = self.kept_ns.take() {
             // The tolerance with which the law stands where the descent has ended.
@@ -351,20 +383,30 @@ impl Knee {
     /// awaited. A backend that has stopped lowers the limit once, for its requests never leave.
     fn is_unread(&self, tick: &Tick) -> bool {
         matches!(self.phase, Phase::Descent { .. } | Phase::Tracking)
-            && !self.is_dip_late
+            && self.late_share < MOST_LATE
             && self.level.is_drained()
             && f64::from(tick.in_flight) >= self.limit * IDLE
             && self.is_late(unread_ns(tick))
     }
 
-    /// The 95th percentile of the latest answers, ns.
+    /// The 95th percentile of the latest answers that are not late without a queue, ns.
     fn percentile_ns(&mut self) -> f64 {
-        self.tail.quantile(0.95).0 as f64
+        self.tail.quantile((1.0 - LATE) * (1.0 - self.late_share).max(0.0)).0 as f64
+    }
+
+    /// Time that a dip needs to see late answers beside quick ones, ns: else the first ones of it
+    /// are all quick. Where all are late, or none, it needs none.
+    fn late_tail_ns(&mut self) -> f64 {
+        let [quick_ns, tail_ns] = [LATE, 1.0 - LATE].map(|share| self.tail.quantile(share).0 as f64);
+        let is_mixed = tail_ns > VERY_LATE * self.objective_ns && !self.is_late(quick_ns);
+        if is_mixed { tail_ns.min(LONGEST_DIP_NS) } else { 0.0 }
     }
 
     /// Time by which nearly all answers come, ns.
     fn tail_ns(&mut self, tick: &Tick) -> f64 {
-        self.percentile_ns().max(self.level.littles_sojourn_ns(tick.now)).max(unread_ns(tick))
+        let little_ns = self.level.littles_sojourn_ns(tick.now);
+        let queued_ns = if self.late_share > 0.0 { little_ns - 2.0 * self.baseline_ns } else { little_ns };
+        self.percentile_ns().max(queued_ns).max(unread_ns(tick))
     }
 }
 
@@ -389,7 +431,7 @@ impl ConcurrencyLimit for Knee {
         }
         let weight = if self.mean_ns == 0.0 { 1.0 } else { WEIGHT };
         self.mean_ns += weight * (sojourn_ns - self.mean_ns);
-        let is_own = self.level.on_response(response);
+        let is_own = self.level.on_response(response, self.is_late(sojourn_ns));
         // Whether a dip is late is told by its own answers.
         if is_own || !matches!(self.phase, Phase::Dip { .. }) {
             self.tail.push(response.sojourn());
@@ -410,7 +452,10 @@ impl ConcurrencyLimit for Knee {
         match self.phase {
             Phase::Open(opening) => self.open(opening, tick),
             Phase::Dip { .. } if !self.level.is_saturated() => self.leave_dip(tick.now),
-            Phase::Dip { former_ns } if self.level.is_dip_complete(tick.now, self.mean_ns) => {
+            Phase::Dip { former_ns }
+                if self.level.elapsed_ns(tick.now) >= self.least_ns
+                    && self.level.is_dip_complete(tick.now, self.mean_ns) =>
+            {
                 self.end_dip(former_ns, tick);
             }
             _ if !self.level.is_complete(tick.now, self.mean_ns) => {}

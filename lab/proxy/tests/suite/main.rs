@@ -3,6 +3,7 @@
 
 mod bar;
 mod faults;
+mod long;
 mod recovery;
 mod support;
 mod swarm;
