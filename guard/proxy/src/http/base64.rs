@@ -1,4 +1,5 @@
-//! Base64 (RFC 4648 §4), for WebSocket keys and gRPC-Web as text. Does not contain decoding.
+//! Base64 (RFC 4648 §4), for WebSocket keys and gRPC-Web as text. Does not contain padding on the
+//! way back.
 
 const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
@@ -14,6 +15,11 @@ pub(super) fn encode(bytes: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Value of a digit, 0 to 63; `None`: it is none.
+pub(super) fn value(digit: u8) -> Option<u64> {
+    DIGITS.iter().position(|known| *known == digit).map(|value| value as u64)
 }
 
 #[cfg(test)]

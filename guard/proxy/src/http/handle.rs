@@ -2,6 +2,7 @@
 
 use super::answer::{self, Failure};
 use super::exchange::{Answered, Exchange, Unanswered};
+use super::grpc_message::FirstMessage;
 use super::head::{self, Peer};
 use super::request_body::RequestBody;
 use super::response_body::{BackendBody, BodyTimes, Lease, ResponseBody, is_failed_call};
@@ -240,8 +241,8 @@ impl Worker {
         let now = self.admission.now();
         // hyper would answer in the version of the backend; it knows the client's.
         let version = std::mem::replace(response.version_mut(), Version::HTTP_11);
-        let is_call = headers::grpc(response.headers()).is_some();
-        let has_failed = response.status().is_server_error() || (is_call && is_failed_call(response.headers()));
+        let call = headers::grpc(response.headers());
+        let has_failed = response.status().is_server_error() || (call.is_some() && is_failed_call(response.headers()));
         let outcome = if has_failed { Outcome::Failed } else { Outcome::Completed };
         if let (StatusCode::SWITCHING_PROTOCOLS, Some(upgrade)) = (response.status(), upgrade) {
             let protocol = response.headers().get(http::header::UPGRADE).cloned();
@@ -258,12 +259,14 @@ impl Worker {
         }
         let route = place.as_ref().map_or(0, Place::route);
         let until = place_end(&settings.rules, route, settings.until);
+        let mut message = None;
         if let (Some(place), PlaceEnd::LastByte) = (&mut place, until) {
             if headers::is_event_stream(response.headers()) {
                 // Being open is no work for the backend.
                 place.record_answer(now, outcome);
                 place.release(now);
-            } else if is_call {
+            } else if let Some(form) = call {
+                message = Some(FirstMessage::new(&form));
                 place.stream().record_call(now);
                 place.watch();
             }
@@ -278,8 +281,10 @@ impl Worker {
             return response.map(|_| ResponseBody::empty());
         }
         let times = BodyTimes { idle: settings.timeouts.idle, end };
-        response
-            .map(|body| ResponseBody::backend(BackendBody::new((body, stream), place, lease, until, times, outcome)))
+        response.map(|body| {
+            let body = BackendBody::new((body, stream), place, lease, until, times, outcome);
+            ResponseBody::backend(body.with_message(message))
+        })
     }
 }
 

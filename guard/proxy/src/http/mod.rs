@@ -5,12 +5,13 @@
 //!   what is changed in it; `target`: checks of its target; `versions`, `websocket`: what HTTP/1.1
 //!   and HTTP/2 say differently.
 //! - [`request_body`], [`response_body`]: the bytes on their way, and time-outs; `kept_body`: those
-//!   that may be sent again.
+//!   that may be sent again; `grpc_message`: the end of a stream's first message.
 //! - [`tunnel`]: the bytes after HTTP. `answer`: answers of the proxy's own.
 
 mod answer;
 mod base64;
 mod exchange;
+mod grpc_message;
 pub(crate) mod handle;
 pub(crate) mod head;
 mod kept_body;

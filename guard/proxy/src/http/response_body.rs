@@ -1,6 +1,7 @@
 //! Body of an answer on its way from the backend to the client. It holds the request's place and
 //! connection until the backend has sent the last byte. Does not contain its head.
 
+use super::grpc_message::FirstMessage;
 use crate::access_log::entry::OpenEntry;
 use crate::activity::{Busy, Piece};
 use crate::admission::{HangWatch, Place, Stream};
@@ -138,6 +139,8 @@ pub(crate) struct BackendBody {
     times: BodyTimes,
     outcome: Outcome,
     bytes: u64,
+    /// The first message of a gRPC response that holds its place until the last byte.
+    message: Option<FirstMessage>,
     /// The part of a piece that its client has not asked for yet.
     rest: Bytes,
     is_watched: bool,
@@ -181,11 +184,17 @@ impl BackendBody {
             times,
             outcome,
             bytes: 0,
+            message: None,
             rest: Bytes::new(),
             is_watched: false,
             timer: None,
             wait: None,
         }
+    }
+
+    /// Frees the place of a gRPC stream with its first message.
+    pub(super) fn with_message(self, message: Option<FirstMessage>) -> Self {
+        BackendBody { message, ..self }
     }
 
     fn is_http2(&self) -> bool {
@@ -214,8 +223,26 @@ impl BackendBody {
         Poll::Ready(Some(Err(error)))
     }
 
+    /// Frees the place of a gRPC stream: being open is no work for the backend. Its head does not
+    /// say that it is one, but the only message of another call comes with the end of the response.
+    fn release_stream(&mut self) {
+        if !self.message.as_ref().is_some_and(FirstMessage::is_complete) {
+            return;
+        }
+        self.message = None;
+        if let Some(place) = &mut self.place {
+            let now = place.admission().now();
+            place.record_answer(now, self.outcome);
+            place.release(now);
+        }
+    }
+
     /// Takes note of a piece.
-    fn note(&mut self, bytes: u64) {
+    fn note(&mut self, piece: Option<&Bytes>) {
+        let bytes = piece.map_or(0, |piece| piece.len() as u64);
+        if let (Some(message), Some(piece)) = (&mut self.message, piece) {
+            message.note(piece);
+        }
         let is_first = self.bytes == 0 && bytes > 0;
         self.bytes += bytes;
         (self.timer, self.wait) = (None, None);
@@ -236,7 +263,6 @@ impl BackendBody {
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, ResponseBodyError>>> {
         match Pin::new(&mut self.incoming).poll_frame(context) {
             Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(0, |data| data.len() as u64);
                 let trailers = frame.trailers_ref();
                 if trailers.is_some_and(is_failed_call) {
                     self.outcome = Outcome::Failed;
@@ -245,7 +271,7 @@ impl BackendBody {
                 if trailers.is_some() || self.incoming.is_end_stream() {
                     self.finish()
                 } else {
-                    self.note(bytes)
+                    self.note(frame.data_ref())
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
@@ -256,7 +282,10 @@ impl BackendBody {
                 self.finish();
                 Poll::Ready(None)
             }
-            Poll::Pending => self.wait(context),
+            Poll::Pending => {
+                self.release_stream();
+                self.wait(context)
+            }
         }
     }
 

@@ -2,11 +2,12 @@
 //! not contain the messages of a service.
 
 use super::harness::{Answer, Arrived, Client, Http2Backend, answer, post, read, run};
-use crate::harness::{Hold, connect, metric, queued, rejected, settle, start};
+use crate::harness::{Backend, Hold, connect, metric, queued, rejected, settle, start};
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response};
 use leeward_observe::Source;
 use leeward_testkit::net::vacant_address;
+use leeward_testkit::wait::until;
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -226,6 +227,77 @@ fn a_stream_gives_its_place_back() {
     });
     let snapshot = settle(&proxy);
     assert_eq!((snapshot.completed, snapshot.abandoned), (4, 0));
+}
+
+/// The objective is no part of it: a stream whose first message is there holds no place, and is in
+/// time.
+#[test]
+fn a_stream_gives_its_place_back_with_its_first_message() {
+    let (next, wanted) = watch::channel(0);
+    let backend = Http2Backend::start(move |mut arrived: Arrived| {
+        let mut wanted = wanted.clone();
+        async move {
+            let response = Response::builder().header("content-type", "application/grpc").body(()).unwrap();
+            let Ok(mut stream) = arrived.respond.send_response(response, false) else { return };
+            let message: [&[u8]; 3] = [&[0, 0, 0], &[0, 9, b'a'], b"bcdefghi"];
+            for (step, piece) in message.into_iter().enumerate() {
+                let _ = wanted.wait_for(|wanted| *wanted >= step).await;
+                let _ = stream.send_data(Bytes::from_static(piece), false);
+            }
+            let _ = wanted.wait_for(|wanted| *wanted > 3).await;
+            let _ = stream.send_trailers(HeaderMap::new());
+        }
+    });
+    for mode in ["enforce", "shadow"] {
+        let proxy = start(&[backend.to()], &format!("slo = \"100s\"\nmode = \"{mode}\""));
+        let in_flight = || metric(proxy.admission(), "leeward_proxy_backend_in_flight");
+        run(async {
+            let mut client = Client::to(&proxy).await;
+            let (response, _) = client.send(call("/stream"), true).await;
+            let mut body = response.await.unwrap().into_body();
+            for step in 0..3 {
+                next.send(step).unwrap();
+                body.data().await.unwrap().unwrap();
+                if step < 2 {
+                    sleep(Duration::from_millis(20)).await; // a release that comes too soon comes by now
+                    assert_eq!(in_flight(), 1.0, "a part of a message, {mode}");
+                }
+            }
+            while in_flight() > 0.0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+            next.send(4).unwrap();
+            assert!(body.data().await.is_none());
+        });
+        next.send(0).unwrap();
+        let snapshot = settle(&proxy);
+        assert_eq!((snapshot.completed, snapshot.in_time, snapshot.abandoned), (1, 1, 0));
+    }
+}
+
+/// The same for gRPC-Web, whose end is a frame of the content.
+#[test]
+fn a_stream_of_grpc_web_gives_its_place_back_with_its_first_message() {
+    for (kind, first) in
+        [("application/grpc-web+proto", "\0\0\0\0\u{2}ab"), ("application/grpc-web-text", "AAAAAAJhYg==")]
+    {
+        let hold = Hold::default();
+        let held = hold.clone();
+        let backend = Backend::start(move |exchange| {
+            let length = first.len() + 2;
+            exchange.raw(format!("HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n{first}"));
+            held.pass("/events");
+            exchange.raw("xy");
+        });
+        let proxy = start(&[backend.address], "slo = \"100s\"");
+        let mut client = connect(&proxy);
+        client.send(format!("POST / HTTP/1.1\r\nhost: h\r\ncontent-type: {kind}\r\ncontent-length: 0\r\n\r\n"));
+        hold.arrived(1);
+        until("the place is free", || metric(proxy.admission(), "leeward_proxy_backend_in_flight") == 0.0);
+        hold.open();
+        assert_eq!(client.answer().body.len(), first.len() + 2);
+        assert_eq!(settle(&proxy).completed, 1);
+    }
 }
 
 #[test]
