@@ -15,7 +15,7 @@
 use super::access_log::{AccessLogSettings, LogFormat, LogTarget};
 pub use super::error::SettingsError;
 use super::error::wrong;
-use super::rules::{Rule, TenantSource};
+use super::rules::{Rule, TenantSource, unreachable};
 use super::tls::{BackendTlsSection, TlsSection};
 use super::{LimitChoice, PlaceEnd, Settings, Timeouts};
 use crate::backend::address::BackendAddress;
@@ -273,6 +273,10 @@ impl FileSettings {
         settings.backend_tls = self.backend_tls.settings()?;
         settings.timeouts = self.timeouts.over(settings.timeouts)?;
         settings.rules = self.rules.iter().enumerate().map(|(at, rule)| rule.rule(at)).collect::<Result<_, _>>()?;
+        if let Some((at, before)) = unreachable(&settings.rules) {
+            let reason = format!("never applies: rule {} comes first, and takes all of its requests", before + 1);
+            return Err(wrong(&format!("rule {}", at + 1), &reason));
+        }
         Ok(settings)
     }
 }
@@ -313,7 +317,8 @@ impl TimeoutSection {
         required("timeouts.stop", &self.stop, &mut timeouts.stop)?;
         let optional = |key: &str, text: &Option<String>, into: &mut Option<Duration>| {
             if let Some(text) = text {
-                *into = if text == "off" { None } else { Some(span(key, text)?) };
+                let or_off = |error: SettingsError| wrong(key, &format!("{}, or `off`", error.reason()));
+                *into = if text == "off" { None } else { Some(span(key, text).map_err(or_off)?) };
             }
             Ok::<_, SettingsError>(())
         };

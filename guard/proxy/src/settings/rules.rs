@@ -50,7 +50,31 @@ pub(crate) fn place_end(rules: &[Rule], route: u8, of_settings: PlaceEnd) -> Pla
     rule.and_then(|rule| rule.until).unwrap_or(of_settings)
 }
 
+/// The first rule that never applies, and the earlier one that takes all of its requests.
+pub(super) fn unreachable(rules: &[Rule]) -> Option<(usize, usize)> {
+    rules.iter().enumerate().find_map(|(at, rule)| {
+        let before = rules[..at].iter().position(|before| before.covers(rule))?;
+        Some((at, before))
+    })
+}
+
 impl Rule {
+    /// Whether it applies to every request of `other`.
+    fn covers(&self, other: &Rule) -> bool {
+        let has_path = |path: &String| other.path.as_ref().is_some_and(|other| covers_path(path, other));
+        let has_header = |header: &(HeaderName, Option<String>)| {
+            other
+                .header
+                .as_ref()
+                .is_some_and(|(name, value)| *name == header.0 && (header.1.is_none() || header.1 == *value))
+        };
+        let has_client = |client: &IpNet| other.client.is_some_and(|other| client.contains(&other));
+        self.path.as_ref().is_none_or(has_path)
+            && (self.method.is_none() || self.method == other.method)
+            && self.header.as_ref().is_none_or(has_header)
+            && self.client.as_ref().is_none_or(has_client)
+    }
+
     fn matches(&self, request: &Parts, client: IpAddr) -> bool {
         self.path.as_ref().is_none_or(|path| matches_path(path, request.uri.path()))
             && self.method.as_ref().is_none_or(|method| request.method.as_str() == method)
@@ -64,6 +88,15 @@ pub(crate) fn matches_path(pattern: &str, path: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(begin) => path.starts_with(begin),
         None => path == pattern,
+    }
+}
+
+/// Whether all paths of `other` are paths of `pattern`.
+fn covers_path(pattern: &str, other: &str) -> bool {
+    match (pattern.strip_suffix('*'), other.strip_suffix('*')) {
+        (Some(begin), other_begin) => other_begin.unwrap_or(other).starts_with(begin),
+        (None, Some(_)) => false,
+        (None, None) => pattern == other,
     }
 }
 

@@ -202,6 +202,60 @@ fn missing_and_unknown_keys_are_named() {
     }
 }
 
+/// The program's own types say nothing to who writes the file.
+#[test]
+fn a_value_of_the_wrong_kind_is_told_its_form() {
+    for (line, form) in [
+        ("limit = 16", "must be in quotes, such as `\"16\"`"),
+        ("slo = 5", "must be in quotes, such as `\"5\"`"),
+        ("mode = [\"shadow\"]", "must be text in quotes"),
+        ("to = \"127.0.0.1:3000\"", "must be a list, such as `[\"127.0.0.1:3000\"]`"),
+        ("trust = 1", "must be a list"),
+        ("connections = -1", "must be a whole number, without quotes and not negative"),
+        ("threads = \"2\"", "must be a whole number, without quotes and not negative"),
+        ("shared = \"yes\"", "must be `true` or `false`, without quotes"),
+        ("[timeouts]\nidle = 0", "must be in quotes, such as `\"0\"`"),
+        ("[timeouts]\nidle = \"0\"", ", or `off`"),
+        ("[[rule]]\nclass = -1", "must be a whole number, without quotes and not negative"),
+    ] {
+        let error = read(line).expect_err(line).to_string();
+        assert!(error.contains(form) && !error.contains("expected"), "{line}: {error}");
+        let key = line.lines().last().unwrap().split(' ').next().unwrap();
+        assert!(error.contains(key), "{line}: {error}");
+    }
+}
+
+#[test]
+fn a_rule_that_never_applies_is_an_error() {
+    let check =
+        |first: &str, second: &str| read(&format!("[[rule]]\n{first}\nclass = 1\n[[rule]]\n{second}\nclass = 2"));
+    for (first, second) in [
+        ("", "path = \"/a\""),
+        ("", ""),
+        ("path = \"/*\"", "path = \"/a\"\nmethod = \"GET\""),
+        ("path = \"/a*\"", "path = \"/a/b*\""),
+        ("path = \"/a\"", "path = \"/a\"\nheader = \"x: y\""),
+        ("header = \"x\"", "header = \"X: y\""),
+        ("client = \"10.0.0.0/8\"", "client = \"10.1.0.0/16\""),
+        ("method = \"GET\"", "method = \"GET\""),
+    ] {
+        let error = check(first, second).expect_err(second).to_string();
+        assert!(error.contains("`rule 2`: never applies: rule 1 comes first"), "{error}");
+    }
+    for (first, second) in [
+        ("path = \"/a\"", ""),
+        ("path = \"/a\"", "path = \"/a*\""),
+        ("path = \"/a/b*\"", "path = \"/a*\""),
+        ("header = \"x: y\"", "header = \"x\""),
+        ("header = \"x: y\"", "header = \"x: z\""),
+        ("client = \"10.1.0.0/16\"", "client = \"10.0.0.0/8\""),
+        ("method = \"GET\"", "path = \"/a\""),
+        ("path = \"/*\"", "method = \"GET\""),
+    ] {
+        check(first, second).unwrap_or_else(|error| panic!("{second}: {error}"));
+    }
+}
+
 #[test]
 fn every_key_has_values_that_are_right() {
     let text = "slo = \"50ms\"\nlisten = \"[::1]:0\"\nto = [\"a.b:1\", \"[::1]:2\", \":3\"]\nshared = true\nlimit = \"8\"\n\
@@ -222,7 +276,8 @@ fn every_key_has_values_that_are_right() {
     assert_eq!((tls.certificates.len(), tls.is_client_optional), (2, true));
     assert_eq!(settings.backend_tls.server_name.as_deref(), Some("api.internal"));
     // What is stated later counts, and its rules come first.
-    let over = FileSettings::parse("limit = \"9\"\n[timeouts]\nstop = \"4s\"\n[[rule]]\nclass = 1").expect("a file");
+    let over = FileSettings::parse("limit = \"9\"\n[timeouts]\nstop = \"4s\"\n[[rule]]\nclient = \"::1\"\nclass = 1")
+        .expect("a file");
     let merged = file.merge(over).settings().expect("settings");
     assert_eq!((merged.timeouts.stop.as_secs(), merged.rules.len(), merged.rules[1].tenant.is_some()), (4, 2, true));
 }
