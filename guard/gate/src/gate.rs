@@ -147,11 +147,6 @@ impl Gate {
         Builder::new(slo)
     }
 
-    /// Number of this gate among those that exist now; never 0. Clones have the same.
-    pub fn number(&self) -> usize {
-        Arc::as_ptr(&self.0).addr()
-    }
-
     /// The objective.
     pub fn slo(&self) -> Duration {
         Duration::from_nanos(self.0.slo.0)
@@ -227,12 +222,12 @@ impl Gate {
             shard.by_class.count(end.class, Some(end.reason));
         }
         shard.remove_presence(presence);
-        shard.last_end = now;
         shard.count_end((end.class, route), end.outcome, sojourn + waited, inner.slo);
         shard.end(pending, now, end.outcome, sojourn);
     }
 
     /// Records the end of a request that shadow mode let in, as it was in truth: `latency` after
+        shard.last_end = now;
     /// its arrival. For the controller, it ends in the shadow queue.
     pub(crate) fn end_shadow(&self, shard: usize, end: &RequestEnd, latency: Nanos) {
         let inner = &*self.0;

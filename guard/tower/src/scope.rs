@@ -2,7 +2,7 @@
 //! and the locks read it. Does not contain their use of it.
 
 use leeward_core::units::{Nanos, Time};
-use leeward_gate::{Class, Gate, Permit, RequestInfo};
+use leeward_gate::{Class, Permit, RequestInfo};
 use leeward_runtime::budget::RequestBudget;
 use leeward_runtime::clock;
 use pin_project_lite::pin_project;
@@ -12,14 +12,12 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-thread_local!(static PLACE: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { context: None, gate: 0, downstream_rejected: None }) });
+thread_local!(static PLACE: Cell<CurrentRequest> = const { Cell::new(CurrentRequest { context: None, downstream_rejected: None }) });
 
 /// A thread's current request, and the downstream result of its clients.
 #[derive(Clone, Copy, Debug, Default)]
 struct CurrentRequest {
     context: Option<RequestContext>,
-    /// Number of the gate that admitted it; 0: none.
-    gate: usize,
     /// Whether a downstream service rejected; `None`: no service was asked.
     downstream_rejected: Option<bool>,
 }
@@ -39,11 +37,6 @@ pub struct RequestContext {
 pub fn current_request() -> Option<RequestContext> {
     // While a thread ends, its thread-local is gone.
     PLACE.try_with(|place| place.get().context).ok().flatten()
-}
-
-/// Whether this gate has admitted the request that this thread serves.
-pub(crate) fn is_admitted_by(gate: &Gate) -> bool {
-    PLACE.try_with(|place| place.get().gate == gate.number()).unwrap_or(false)
 }
 
 /// Records that a client asked a downstream service for the current request, and whether it was
@@ -93,8 +86,6 @@ impl RequestContext {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scope {
     context: Option<RequestContext>,
-    /// As in [`CurrentRequest`].
-    gate: usize,
     budget: RequestBudget,
     /// As in [`CurrentRequest`].
     downstream_rejected: Option<bool>,
@@ -103,12 +94,7 @@ pub(crate) struct Scope {
 impl Scope {
     /// Makes the scope of an admitted request.
     pub(crate) fn new(request: RequestContext, permit: &Permit) -> Self {
-        Scope {
-            context: Some(request),
-            gate: permit.gate().number(),
-            budget: RequestBudget::of(permit.budget()),
-            downstream_rejected: None,
-        }
+        Scope { context: Some(request), budget: RequestBudget::of(permit.budget()), downstream_rejected: None }
     }
 
     /// Updates the budget when the request begins after its wait.
@@ -118,8 +104,7 @@ impl Scope {
 
     /// Runs `call` as a part of the request.
     pub(crate) fn enter<T>(&mut self, call: impl FnOnce() -> T) -> T {
-        let Scope { context, gate, downstream_rejected, .. } = *self;
-        let current = CurrentRequest { context, gate, downstream_rejected };
+        let current = CurrentRequest { context: self.context, downstream_rejected: self.downstream_rejected };
         let _restore = RestoreGuard(PLACE.try_with(|cell| cell.replace(current)).unwrap_or_default());
         let result = self.budget.enter(call);
         self.downstream_rejected = PLACE.try_with(|cell| cell.get().downstream_rejected).ok().flatten();
@@ -157,10 +142,9 @@ impl Drop for RestoreGuard {
 ///
 /// A spawned task otherwise has no request. Its waits are charged to a copy of the budget.
 pub fn carry<F>(future: F) -> CarriedFuture<F> {
-    let CurrentRequest { context, gate, .. } = PLACE.try_with(Cell::get).unwrap_or_default();
     CarriedFuture {
         future,
-        scope: Scope { context, gate, budget: RequestBudget::running(), downstream_rejected: None },
+        scope: Scope { context: current_request(), budget: RequestBudget::running(), downstream_rejected: None },
     }
 }
 
@@ -206,7 +190,7 @@ mod tests {
     #[test]
     fn a_scope_ends_with_its_call_even_by_a_panic() {
         let mut scope =
-            Scope { context: Some(serve(50, 0)), gate: 0, budget: RequestBudget::running(), downstream_rejected: None };
+            Scope { context: Some(serve(50, 0)), budget: RequestBudget::running(), downstream_rejected: None };
         assert_eq!(scope.enter(current_request), scope.context);
         let panics = std::panic::catch_unwind(move || scope.enter(|| panic!("as asked")));
         assert!(panics.is_err() && current_request().is_none());
@@ -214,12 +198,8 @@ mod tests {
 
     #[test]
     fn downstream_results_belong_to_the_request_that_called() {
-        let of = |left| Scope {
-            context: Some(serve(left, 0)),
-            gate: 0,
-            budget: RequestBudget::running(),
-            downstream_rejected: None,
-        };
+        let of =
+            |left| Scope { context: Some(serve(left, 0)), budget: RequestBudget::running(), downstream_rejected: None };
         let (mut first, mut second) = (of(50), of(60));
         report_downstream(true);
         first.enter(|| report_downstream(false));

@@ -8,7 +8,7 @@ use crate::headers;
 use crate::profile::ProfiledRequest;
 use crate::queue_wait::QueueWait;
 use crate::rejection;
-use crate::scope::{self, RequestContext, Scope};
+use crate::scope::{RequestContext, Scope};
 use crate::settings::{EndOfRequest, Slo, hash};
 use crate::stamp::Stamp;
 use http::header::{ACCESS_CONTROL_REQUEST_METHOD, ORIGIN};
@@ -263,11 +263,6 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        if scope::is_admitted_by(&self.shared.gate) {
-            // Another layer of this gate, around this one, has the request.
-            let inner = self.inner.call(request);
-            return ResponseFuture::served(inner, None, EndOfRequest::Body, None, ProfiledRequest::default());
-        }
         let (parts, body) = request.into_parts();
         let mut profiled = ProfiledRequest::start();
         profiled.label(|| label(&parts));
@@ -552,22 +547,6 @@ mod tests {
         assert!(std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.is_none());
         let counts = layer.gate().counts();
         assert_eq!((counts.rejected_inside, counts.failed), (0, 1), "a backend's rejection is its failure here");
-    }
-
-    #[tokio::test]
-    async fn layers_of_one_gate_count_a_request_once() {
-        let layer = slo(ms(20_000)).workers(1);
-        let other = slo(ms(20_000));
-        let mut service = other.layer(layer.layer(layer.layer(layer.layer(AnswerService))));
-        for version in [Version::HTTP_11, Version::HTTP_2] {
-            let request = Request::builder().version(version).body(Empty).unwrap();
-            let mut body = service.call(request).await.unwrap().into_body();
-            assert!(std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.is_none());
-        }
-        for of in [&layer, &other] {
-            let counts = of.gate().counts();
-            assert_eq!((counts.arrived, counts.admitted, counts.completed, counts.in_flight()), (2, 2, 2, 0));
-        }
     }
 
     #[tokio::test]

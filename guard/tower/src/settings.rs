@@ -27,7 +27,7 @@ type Exempt = Arc<dyn Fn(&Parts) -> bool + Send + Sync>;
 /// A layer that keeps a service within a latency objective. Services that it makes, and its clones,
 /// share one gate.
 ///
-/// A request that passes two of them in one task is one request: the outer one decides.
+/// A request should pass one of them: the gate counts each passage as a request.
 #[derive(Clone)]
 pub struct Slo {
     builder: Builder,
