@@ -150,6 +150,7 @@ fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
     output_files::check_folder(&args.out, &TABLE_FILES)?;
     let kept: Verdicts = load_json(&args.out, "verdicts.json")?;
     let mut picked = pick_scenarios(args)?;
+    let all = picked.len();
     if args.go_on {
         let is_judged = |id: &str| {
             let judged = kept.scenarios.iter().find(|scenario| scenario.id == id).map(|found| &found.provenance);
@@ -158,14 +159,15 @@ fn table(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Failure> {
         picked.retain(|builtin| !is_judged(builtin.id));
     }
     let extent = extent(args, args.quick);
-    let mut done = 0;
+    let before = all - picked.len();
+    let mut done = before;
     let judged = judge(&picked, &extent, interrupt, |so_far| {
-        done = so_far.len();
+        done = before + so_far.len();
         save(args, &kept, so_far)
     });
     let judged = judged.and_then(|judged| interrupt.finish().map(|()| judged));
-    let judged =
-        judged.map_err(|error| interrupted(error, done, picked.len(), "; --continue goes on with the others"))?;
+    let hint = if done < all { "; --continue goes on with the others" } else { "" };
+    let judged = judged.map_err(|error| interrupted(error, done, all, hint))?;
     print_counts(args, &save(args, &kept, &judged)?)
 }
 
@@ -299,7 +301,7 @@ fn run_sensitivity(args: &VerdictsArgs, interrupt: &Interrupt) -> Result<(), Fai
         probed.push(one.map_err(|error| interrupted(failure(error), index, picked.len(), ""))?);
         save_worlds(args, &kept, &probed)?;
     }
-    interrupt.finish()?;
+    interrupt.finish().map_err(|error| interrupted(error, picked.len(), picked.len(), ""))?;
     stdout::print(&format!("Table in {}\n", args.out.join("sensitivity.md").display()))
 }
 

@@ -15,7 +15,6 @@ use std::cell::Cell;
 static OTHER_GATE: LastGiven = LastGiven::never();
 static FORGOTTEN: LastGiven = LastGiven::never();
 static ELSEWHERE: LastGiven = LastGiven::never();
-static ENDED: LastGiven = LastGiven::never();
 
 /// Answer to a request that has arrived.
 pub(crate) enum Admission {
@@ -74,6 +73,8 @@ pub(crate) fn leave(gate: u32, id: u64) -> Result<(), Failure> {
 
 /// Ends the thread's request when the thread ends: one that another thread is to end was left.
 /// Otherwise nobody might end it, and each such thread would take a place of the gate for ever.
+///
+/// It does not call the program's log function: thread-local objects of C++ may be gone by then.
 struct ThreadEnd;
 
 thread_local! {
@@ -87,14 +88,7 @@ impl Drop for ThreadEnd {
         IS_REGISTERED.with(|cell| cell.set(false));
         let Some(running) = thread::running() else { return };
         // A panic in a thread's end would end the process.
-        caught(|| {
-            abandon(running)?;
-            log::warn(
-                &ENDED,
-                "a thread ends while it runs a request, which ends as abandoned: lw_finish is missing, or lw_leave before another thread ends it",
-            );
-            Ok(0)
-        });
+        caught(|| abandon(running).map(|()| 0));
     }
 }
 

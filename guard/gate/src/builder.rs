@@ -139,7 +139,7 @@ impl Builder {
     }
 
     /// Limits the admitted requests in progress, for any controller. Default: 65,536 for each
-    /// thread that asks the gate, and for at most as many threads as there are workers.
+    /// worker's share; a thread that asks the gate has one of these shares.
     pub fn max_in_flight(mut self, requests: u32) -> Self {
         self.max_in_flight = Some(requests.max(1));
         self

@@ -223,11 +223,11 @@ impl Gate {
         }
         shard.remove_presence(presence);
         shard.count_end((end.class, route), end.outcome, sojourn + waited, inner.slo);
+        shard.last_end = now;
         shard.end(pending, now, end.outcome, sojourn);
     }
 
     /// Records the end of a request that shadow mode let in, as it was in truth: `latency` after
-        shard.last_end = now;
     /// its arrival. For the controller, it ends in the shadow queue.
     pub(crate) fn end_shadow(&self, shard: usize, end: &RequestEnd, latency: Nanos) {
         let inner = &*self.0;

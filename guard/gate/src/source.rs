@@ -2,8 +2,8 @@
 
 use crate::builder::Mode;
 use crate::counts::{ClassCounts, RouteCounts};
-use crate::gate::Gate;
-use leeward_core::units::Nanos;
+use crate::gate::{Gate, Inner};
+use leeward_core::units::{Nanos, Time};
 use leeward_host::sync::lock;
 use leeward_observe::explain::{DecisionContext, InFlightLimit};
 use leeward_observe::snapshot::{OTHER, RejectionCount, RouteAnswers, RouteCost, StageWaits, TenantUsage};
@@ -123,20 +123,34 @@ impl Source for Gate {
     }
 
     fn context(&self) -> DecisionContext {
-        let inner = &*self.0;
-        let last_end = inner.shards.iter().map(|shard| lock(shard).last_end).max();
+        let (inner, now) = (&*self.0, self.now());
         DecisionContext {
             controller: inner.controller.into(),
             slo: inner.slo,
             target: inner.bounds.target,
-            now: self.now(),
+            now,
             unix_ns: unix_ns(),
             has_classes: true,
             has_credits: false,
             has_expected_waits: false,
             is_shadow: inner.mode != Mode::Enforce,
-            in_flight_limit: (inner.mode == Mode::Enforce)
-                .then(|| InFlightLimit { most: inner.max_in_flight.into(), last_end: last_end.unwrap_or_default() }),
+            in_flight_limit: Some(InFlightLimit { most: inner.max_in_flight.into(), last_end: last_end(inner, now) }),
         }
     }
+}
+
+/// When a request last ended where the limit of requests in progress was reached: in all shards, or,
+/// with the default limit, in the full one that has waited longest. Now, if the requests in progress
+/// are those of a shadow queue.
+fn last_end(inner: &Inner, now: Time) -> Time {
+    if inner.mode != Mode::Enforce {
+        return now;
+    }
+    let shards = inner.shards.iter().map(|shard| lock(shard));
+    let last = if inner.in_flight.is_some() {
+        shards.map(|shard| shard.last_end).max()
+    } else {
+        shards.filter(|shard| shard.pending() >= inner.max_in_flight).map(|shard| shard.last_end).min()
+    };
+    last.unwrap_or(now)
 }

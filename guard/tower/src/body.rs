@@ -148,7 +148,7 @@ where
                     *this.outcome = Outcome::Failed;
                 }
             }
-            // The service's own failure: a client that goes away drops the body.
+            // A client that goes away drops the body, unless the body reads that client's upload.
             Some(Err(_)) => {
                 if let Some(permit) = this.permit.take() {
                     permit.finish(Outcome::Failed);

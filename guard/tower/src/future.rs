@@ -190,8 +190,13 @@ impl<F, R: Body<Data: 'static>, B: Body> State<F, R, B> {
                 request.cpu_time += now.since(began);
                 // The poll has ended or awaits, so the worker is free for the next request.
                 request.queue_wait = None;
-                // The service's error is no response; dropping the permit abandons the request.
-                let mut response = ready!(polled)?;
+                let mut response = match ready!(polled) {
+                    Ok(response) => response,
+                    Err(error) => {
+                        request.permit.end_at(request.permit.gate().time_at(now), Outcome::Failed);
+                        return Poll::Ready(Err(error));
+                    }
+                };
                 headers::write_load(reporter, response.headers_mut());
                 let outcome = request.record_answer(&response, now);
                 let is_whole =

@@ -156,6 +156,7 @@ pub fn run_all(
             };
             results.description +=
                 &policy_curves::train_measured(&calibrated, &mut planned, (options.seed, &placement), &step, cancel)?;
+            progress(Progress { done: done.get(), total, is_training: false });
             let mut rows_of: Vec<Option<Rows>> = planned.iter().map(|_| None).collect();
             for index in interleaved_order(planned.len(), calibrated.controllers.len(), calibrated.run.seeds as usize) {
                 if cancel.load(Ordering::Relaxed) {

@@ -345,7 +345,11 @@ impl Driver<'_> {
             // A late request is issued all the same: without it, the worst moments would lack
             // requests.
             let kind = mix.draw(planned.random);
-            state.submit(now, self.endpoint_of[usize::from(kind.target)], Job { due: planned.at, kind });
+            state.submit(
+                now,
+                self.endpoint_of[usize::from(kind.target)],
+                Job { due: planned.at, kind, was_taken: false },
+            );
             *requests = rest;
         }
         requests.first().map(|next| next.at)

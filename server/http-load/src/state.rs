@@ -19,6 +19,8 @@ pub(crate) struct Job {
     /// Due time, from the start of the run.
     pub(crate) due: Time,
     pub(crate) kind: RequestKind,
+    /// A connection has taken it before, and has not sent it.
+    pub(crate) was_taken: bool,
 }
 
 /// Where a connection's or stream's requests come from, and where its state is.
@@ -141,7 +143,7 @@ impl State {
 
     /// Lets a request wait again that another connection has not sent.
     pub(crate) fn requeue(&mut self, endpoint: usize, job: Job) {
-        self.queues[endpoint].waiting.push_front(job);
+        self.queues[endpoint].waiting.push_front(Job { was_taken: true, ..job });
         self.wake_idle(endpoint);
     }
 
@@ -183,11 +185,14 @@ impl State {
         let Place { endpoint, slot: number } = place;
         self.expire(now, endpoint);
         if let Some(job) = self.queues[endpoint].waiting.pop_front() {
-            self.record_wait(now, &job);
+            if now.since(job.due) > self.slo {
+                self.record_wait(&job);
+            }
             return Poll::Ready(job);
         }
         if let Some(closed) = self.closed.as_mut().filter(|closed| self.is_issuing && now < closed.end) {
-            let job = Job { due: now, kind: closed.mix.draw_for(endpoint, closed.bits.bits()) };
+            let kind = closed.mix.draw_for(endpoint, closed.bits.bits());
+            let job = Job { due: now, kind, was_taken: false };
             self.record(job.kind, |recorder| recorder.record_issue(now, now));
             return Poll::Ready(job);
         }
@@ -219,14 +224,14 @@ impl State {
             && now.since(job.due) >= limit
         {
             self.queues[endpoint].waiting.pop_front();
-            self.record_wait(now, &job);
+            self.record_wait(&job);
             self.record(job.kind, |recorder| recorder.record_expiry(now));
         }
     }
 
-    /// Counts a request whose wait for a connection ends after its objective.
-    fn record_wait(&mut self, now: Time, job: &Job) {
-        if now.since(job.due) > self.slo {
+    /// Counts a request that waited too long for its first connection.
+    fn record_wait(&mut self, job: &Job) {
+        if !job.was_taken {
             self.recorder.record_wait_for_connection();
         }
     }

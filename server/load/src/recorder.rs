@@ -413,7 +413,7 @@ impl Recorder {
         self.connections.reopened += 1;
     }
 
-    /// Counts a request that waited longer than the objective for a free connection.
+    /// Counts a request that waited too long for a connection.
     pub fn record_wait_for_connection(&mut self) {
         self.connections.waited_for += 1;
     }

@@ -151,7 +151,8 @@ pub struct Connections {
     /// Opened in the place of one that was closed or lost.
     #[serde(skip_serializing_if = "is_zero")]
     pub reopened: u64,
-    /// Requests that found all connections in use, and waited longer than the objective for one.
+    /// Requests that waited for a connection longer than the objective, or until their time was
+    /// over.
     #[serde(skip_serializing_if = "is_zero")]
     pub waited_for: u64,
     /// Reasons of the losses: the first few different ones.

@@ -107,8 +107,8 @@ pub struct Options {
     pub threads: u32,
     /// Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h
     pub slo_ns: u64,
-    /// Limit of admitted requests in progress. Default: 65,536 for each thread that calls
-    /// `lw_arrive`, and for at most `threads` of them.
+    /// Limit of admitted requests in progress. Default: 65,536 for each of `threads`
+    /// shares; a thread that calls `lw_arrive` has one of them.
     pub max_in_flight: u32,
     /// `LW_MODE_…`.
     pub mode: u32,

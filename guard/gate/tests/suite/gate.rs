@@ -514,7 +514,7 @@ fn requests_in_flight_stay_within_the_limit() {
 fn an_explanation_tells_a_limit_in_use_from_one_that_is_held() {
     // Each worker has its own limit, where none was set.
     for (limit, most) in [(Some(3), 3), (None, 65_536)] {
-        let builder = Gate::builder(MS(20)).workers(1);
+        let builder = Gate::builder(MS(20)).workers(2);
         let gate = limit.into_iter().fold(builder, Builder::max_in_flight).build().unwrap();
         let at = |ms: u64| Time(ms * 1_000_000);
         let admit = |ms| gate.admit_at(at(ms), &RequestInfo::default());
@@ -526,7 +526,14 @@ fn an_explanation_tells_a_limit_in_use_from_one_that_is_held() {
         let mut permits: Vec<_> = (0..most).map(|_| admit(1).unwrap()).collect();
         permits.pop().unwrap().finish_at(at(10), Outcome::Completed);
         permits.push(admit(10).unwrap());
-        let (busy, held) = (sentence(20), sentence(3_010));
+        let busy = sentence(20);
+        if limit.is_none() {
+            // The other worker's requests end all the time. Two threads may have the same worker.
+            let in_other_thread = || admit(3_000).map(|permit| permit.finish_at(at(3_000), Outcome::Completed)).is_ok();
+            let has_ended = || std::thread::scope(|scope| scope.spawn(in_other_thread).join().unwrap());
+            assert!((0..100).any(|_| has_ended()));
+        }
+        let held = sentence(3_010);
         let begin = format!("Rejected: {most} requests were in progress, as many as `max_in_flight` allows");
         assert!(busy.starts_with(&format!("{begin}. ")), "{busy}");
         assert!(held.starts_with(&format!("{begin}; none had ended for 3 s")), "{held}");

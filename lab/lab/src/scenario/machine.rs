@@ -28,7 +28,11 @@ pub struct MachineFile {
 
 /// Reason to doubt measurements of a machine that takes the share `stalled` of a busy CPU.
 pub fn doubt(stalled: f64) -> Option<String> {
-    let text = || format!("a busy CPU lost {:.1} % of its time to stalls, more than 3 %", stalled * 100.0);
+    let percent = |share: f64| share * 100.0;
+    let text = || {
+        let (lost, most) = (percent(stalled), percent(MAX_STALLED));
+        format!("a busy CPU lost {lost:.2} % of its time to stalls, more than {most} %")
+    };
     (stalled > MAX_STALLED).then(text)
 }
 

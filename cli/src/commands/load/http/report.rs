@@ -35,17 +35,21 @@ pub(super) fn details(report: &LoadReport) -> String {
     text
 }
 
-/// Says that the connections were too few to offer the service the demand.
+/// Says that requests waited for connections, so that the service was not offered the demand. Where
+/// connections were lost or opened again, their number may not be the cause.
 fn full_connections(report: &LoadReport) -> String {
     let (waited, offered) = (report.connections.waited_for, report.totals.offered);
     if !report.adherence.kept || waited as f64 <= WAITED_MIN * offered as f64 {
         return String::new();
     }
-    let text = format!(
-        "all {} in use: {waited} of {offered} requests waited here longer than the objective for a free one, so the \
-         service did not get all of the demand. Its capacity may be higher: set more --clients",
+    let mut text = format!(
+        "{waited} of {offered} requests waited here too long for one of {}, so the service did not get all of the \
+         demand",
         report.connections.opened,
     );
+    if report.connections.reopened == 0 && report.connections.lost == 0 {
+        text += ". Its capacity may be higher: set more --clients";
+    }
     format!("\n{:<INDENT$}{}", "connections", wrap(&text, INDENT, WIDTH).trim())
 }
 
