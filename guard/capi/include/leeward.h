@@ -154,8 +154,8 @@ typedef struct lw_options {
     /* Objective: nanoseconds from a request's arrival at this machine to its answer: 1us to 1h */
     uint64_t slo_ns;
     /*
-     Limit of admitted requests in progress. Default: 65,536 for each thread that calls
-     `lw_arrive`, and for at most `threads` of them.
+     Limit of admitted requests in progress. Default: 65,536 for each of `threads`
+     shares; a thread that calls `lw_arrive` has one of them.
      */
     uint32_t max_in_flight;
     /* `LW_MODE_…`. */
@@ -327,8 +327,8 @@ int lw_explain(const struct lw_gate *gate,
  from a thread of its own. Stores the port, if `port` is not NULL.
 
  `LW_E_ARGUMENT`: that is no address; the log says why. `LW_E_BUSY`: the gate has an admin port.
- `LW_E_SYSTEM`: the log says why, and `errno`; 0: the name is unknown. A program that closes
- descriptors it did not open must do so before.
+ `LW_E_SYSTEM`: the log says why, and `errno`; 0: the name was not resolved. A program that
+ closes descriptors it did not open must do so before.
  */
 int lw_admin_listen(struct lw_gate *gate,
                     const char *address,

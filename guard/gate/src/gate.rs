@@ -131,7 +131,7 @@ pub(crate) struct Inner {
     /// Largest number of requests in progress.
     pub(crate) max_in_flight: u32,
     /// Their number, where a limit was set. The default one is for each shard.
-    in_flight: Option<AtomicU32>,
+    pub(crate) in_flight: Option<AtomicU32>,
     /// Queue in which admitted requests wait for a slot.
     pub(crate) wait_queue: Option<Arc<WaitQueue>>,
     shadow_queue: Mutex<ShadowQueue<ShadowEntry>>,

@@ -139,9 +139,9 @@ impl Source for Gate {
     }
 }
 
-/// When a request last ended where the limit of requests in progress was reached: in all shards, or,
-/// with the default limit, in the full one that has waited longest. Now, if the requests in progress
-/// are those of a shadow queue.
+/// When a request last ended where the limit of requests in progress was reached: in all shards,
+/// or, with the default limit, in the full one that has waited longest. Now, if the requests in
+/// progress are those of a shadow queue.
 fn last_end(inner: &Inner, now: Time) -> Time {
     if inner.mode != Mode::Enforce {
         return now;

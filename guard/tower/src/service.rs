@@ -549,6 +549,32 @@ mod tests {
         assert_eq!((counts.rejected_inside, counts.failed), (0, 1), "a backend's rejection is its failure here");
     }
 
+    /// Has no response, as a proxy whose backend refuses.
+    #[derive(Clone)]
+    struct ErrorService;
+
+    impl Service<Request<Empty>> for ErrorService {
+        type Response = Response<Empty>;
+        type Error = &'static str;
+        type Future = Ready<Result<Response<Empty>, &'static str>>;
+
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn call(&mut self, _: Request<Empty>) -> Self::Future {
+            ready(Err("refused"))
+        }
+    }
+
+    #[tokio::test]
+    async fn a_service_that_returns_an_error_has_failed() {
+        let layer = slo(ms(20));
+        assert!(layer.layer(ErrorService).call(Request::new(Empty)).await.is_err());
+        let counts = layer.gate().counts();
+        assert_eq!((counts.failed, counts.abandoned, counts.in_flight()), (1, 0, 0));
+    }
+
     #[tokio::test]
     async fn a_handler_that_panics_is_a_failure() {
         let layer = slo(ms(20));

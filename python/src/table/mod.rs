@@ -215,8 +215,8 @@ impl Table {
         Ok(PyBytes::new(py, &bytes))
     }
 
-    /// The table for `pickle`. A static method of a native class has no name by which `pickle` finds
-    /// it, hence a function of the package.
+    /// The table for `pickle`. A static method of a native class has no name by which `pickle`
+    /// finds it, hence a function of the package.
     fn __reduce__<'py>(&self, py: Python<'py>) -> PyResult<(Bound<'py, PyAny>, (Bound<'py, PyBytes>,))> {
         let unpickled = py.import("leeward.frames")?.getattr("unpickled")?;
         Ok((unpickled, (self.to_bytes(py)?,)))

@@ -185,9 +185,7 @@ impl State {
         let Place { endpoint, slot: number } = place;
         self.expire(now, endpoint);
         if let Some(job) = self.queues[endpoint].waiting.pop_front() {
-            if now.since(job.due) > self.slo {
-                self.record_wait(&job);
-            }
+            self.record_wait(now, &job);
             return Poll::Ready(job);
         }
         if let Some(closed) = self.closed.as_mut().filter(|closed| self.is_issuing && now < closed.end) {
@@ -224,14 +222,15 @@ impl State {
             && now.since(job.due) >= limit
         {
             self.queues[endpoint].waiting.pop_front();
-            self.record_wait(&job);
+            self.record_wait(now, &job);
             self.record(job.kind, |recorder| recorder.record_expiry(now));
         }
     }
 
     /// Counts a request that waited too long for its first connection.
-    fn record_wait(&mut self, job: &Job) {
-        if !job.was_taken {
+    fn record_wait(&mut self, now: Time, job: &Job) {
+        let most = self.wait_max().map_or(self.slo, |limit| limit.min(self.slo));
+        if !job.was_taken && now.since(job.due) >= most {
             self.recorder.record_wait_for_connection();
         }
     }

@@ -150,8 +150,8 @@ pub unsafe extern "C" fn lw_explain(gate: *const Gate, decision: u64, buffer: *m
 /// from a thread of its own. Stores the port, if `port` is not NULL.
 ///
 /// `LW_E_ARGUMENT`: that is no address; the log says why. `LW_E_BUSY`: the gate has an admin port.
-/// `LW_E_SYSTEM`: the log says why, and `errno`; 0: the name was not resolved. A program that closes
-/// descriptors it did not open must do so before.
+/// `LW_E_SYSTEM`: the log says why, and `errno`; 0: the name was not resolved. A program that
+/// closes descriptors it did not open must do so before.
 ///
 /// # Safety
 /// `address` and `port` are as the module says.

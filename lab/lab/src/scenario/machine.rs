@@ -31,7 +31,7 @@ pub fn doubt(stalled: f64) -> Option<String> {
     let percent = |share: f64| share * 100.0;
     let text = || {
         let (lost, most) = (percent(stalled), percent(MAX_STALLED));
-        format!("a busy CPU lost {lost:.2} % of its time to stalls, more than {most} %")
+        format!("a busy CPU lost {lost:.1} % of its time to stalls, more than {most} %")
     };
     (stalled > MAX_STALLED).then(text)
 }
