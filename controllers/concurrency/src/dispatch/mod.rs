@@ -437,7 +437,7 @@ impl<T> Dispatcher<T> {
     fn is_hopeless(&self, now: Time, request: &QueuedRequest, deadline: Time) -> bool {
         let ahead = self.ahead(request.class, request.tenant);
         // Nothing has been answered for so long: what waits already is enough for the next place.
-        if ahead > 0 && self.active_pools().all(|pool| pool.silence(now) >= self.settings.objective * SILENT) {
+        if ahead > 0 && self.is_silent(now) {
             return true;
         }
         // Fewer than there are places are no queue: they keep the places from idling.
@@ -448,6 +448,13 @@ impl<T> Dispatcher<T> {
         // With less important requests behind it, it is these that make the queue too long.
         let is_last = ahead == self.queue.len();
         time_of(ahead, rate) > if is_last { self.wait_bound.bound(left, rate) } else { left }
+    }
+
+    /// Whether all places of the backends that get requests are taken for long, without an answer.
+    fn is_silent(&self, now: Time) -> bool {
+        let any_up = self.any_up();
+        let mut working = self.backends.iter().filter(|backend| !backend.is_removed && (!any_up || backend.is_open()));
+        working.all(|backend| self.pools[backend.pool].silence(now) >= self.settings.objective * SILENT)
     }
 
     fn late(&self, request: &QueuedRequest) -> Refusal {

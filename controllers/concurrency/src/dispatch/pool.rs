@@ -195,6 +195,10 @@ impl Pool {
 
     pub(super) fn release(&mut self) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        // Not with each: after a hang, requests that are given up leave places to be taken at once.
+        if self.in_flight == 0 {
+            self.full_since = None;
+        }
     }
 
     pub(super) fn answer(&mut self, response: &Response) {

@@ -350,7 +350,7 @@ fn a_request_hangs_that_many_others_overtake() {
 }
 
 #[test]
-fn where_all_requests_may_hang_one_place_is_tried_ever_more_seldom() {
+fn where_all_requests_may_hang_one_place_is_tried_once_a_second_at_least() {
     let mut dispatcher = full();
     // Another request takes the place each time, and hangs, too.
     let is_trial =
@@ -358,6 +358,37 @@ fn where_all_requests_may_hang_one_place_is_tried_ever_more_seldom() {
     let trials: Vec<u64> = (1..1_000).filter(is_trial).collect();
     assert_eq!(trials[..6], [11, 31, 71, 151, 251, 351], "10 ms each: pauses of 100 ms to a second");
     assert!(trials.windows(2).all(|two| two[1] - two[0] <= 100), "{trials:?}");
+}
+
+/// A request that arrives at `now`.
+fn arrive(dispatcher: &mut Dispatcher<u64>, now: Time) -> Arrival {
+    let request = QueuedRequest { arrived: now, timeout: Nanos::MAX, class: 3, tenant: Tenant::DEFAULT, bytes: 1 };
+    dispatcher.arrive(now, &request, || 0, &mut Vec::new())
+}
+
+#[test]
+fn a_backend_that_is_down_hides_no_silence_of_the_others() {
+    let settings = DispatchSettings { objective: Nanos::from_millis(100), capacity: CAPACITY, capacity_bytes: BYTES };
+    let limit = || Box::new(Stepping { limits: vec![4], at: 0 }) as Box<dyn ConcurrencyLimit>;
+    let mut dispatcher: Dispatcher<u64> = Dispatcher::new(settings, vec![limit(), limit()]);
+    dispatcher.set_up(Time::ZERO, 1, false, &mut Vec::new());
+    for _ in 0..4 {
+        dispatcher.begin(Time::ZERO, 0);
+    }
+    let now = Time(2_000_000_000);
+    assert!(matches!(arrive(&mut dispatcher, now), Arrival::Queued(_)), "the next place is for this one");
+    assert!(matches!(arrive(&mut dispatcher, now), Arrival::Rejected(Refusal::Wait)));
+}
+
+#[test]
+fn a_silence_ends_with_its_requests() {
+    let mut dispatcher = full();
+    (0..4).for_each(|_| dispatcher.release(Time(500_000_000), 0, &mut Vec::new()));
+    let now = Time(3_600_000_000_000);
+    for number in 0..7 {
+        let arrival = arrive(&mut dispatcher, now);
+        assert!(!matches!(arrival, Arrival::Rejected(_)), "{number}: {arrival:?}");
+    }
 }
 
 /// The bound that keeps the queue short is for those who make it long: a request of the first class

@@ -341,6 +341,11 @@ impl Place {
         self.released = Some(now);
     }
 
+    /// Whether its place was freed before its end.
+    pub(crate) fn is_released(&self) -> bool {
+        self.released.is_some()
+    }
+
     /// Ends the request.
     pub(crate) fn finish(mut self, now: Time, outcome: Outcome) {
         self.record_answer(now, outcome);

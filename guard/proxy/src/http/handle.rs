@@ -258,9 +258,11 @@ impl Worker {
             response.headers_mut().remove(CONTENT_LENGTH);
         }
         let route = place.as_ref().map_or(0, Place::route);
-        let until = place_end(&settings.rules, route, settings.until);
+        let named = place_end(&settings.rules, route);
+        let until = named.unwrap_or(settings.until);
         let mut message = None;
-        if let (Some(place), PlaceEnd::LastByte) = (&mut place, until) {
+        // A rule that names the last byte is for streams, too: they may be work for the backend.
+        if let (Some(place), None, PlaceEnd::LastByte) = (&mut place, named, until) {
             if headers::is_event_stream(response.headers()) {
                 // Being open is no work for the backend.
                 place.record_answer(now, outcome);

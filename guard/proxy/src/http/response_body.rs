@@ -205,6 +205,10 @@ impl BackendBody {
         self.stream.record_ended();
         if let Some(place) = self.place.take() {
             let now = place.admission().now();
+            // Its first message was no failure.
+            if place.is_released() && self.outcome == Outcome::Failed {
+                place.record_failure();
+            }
             place.finish(now, self.outcome);
         }
         if let Some(lease) = self.lease.take() {

@@ -44,15 +44,19 @@ fn in_words(error: &toml::de::Error) -> String {
     };
     let value = found.split_once(' ').map_or(found, |(_, value)| value.trim_matches('`'));
     let form = match expected {
-        "a string" | "path string" if value.len() < found.len() => format!("must be in quotes, such as `\"{value}\"`"),
         "a string" | "path string" => "must be text in quotes".into(),
         "a boolean" => "must be `true` or `false`, without quotes".into(),
         "a sequence" if value.starts_with('"') => format!("must be a list, such as `[{value}]`"),
         "a sequence" => "must be a list".into(),
-        "usize" | "u8" | "u32" => "must be a whole number, without quotes and not negative".into(),
+        "u8" => whole_number(u8::MAX.into()),
+        "u32" | "usize" => whole_number(u32::MAX),
         _ => return error.to_string(),
     };
     error.to_string().replacen(message, &form, 1)
+}
+
+fn whole_number(most: u32) -> String {
+    format!("must be a whole number from 0 to {most}, without quotes")
 }
 
 pub(super) fn wrong(key: &str, reason: &dyn std::fmt::Display) -> SettingsError {

@@ -397,6 +397,9 @@ fn absolute_path(key: &str, path: &str) -> Result<String, SettingsError> {
     if !path.starts_with('/') {
         return Err(wrong(key, &"must be a path that begins with `/`"));
     }
+    if path.contains('#') {
+        return Err(wrong(key, &"must be a path without `#`, which clients do not send"));
+    }
     match path.parse::<http::uri::PathAndQuery>() {
         Ok(_) => Ok(path.into()),
         Err(_) => Err(wrong(key, &"has a character that a path must encode, such as `%20` for a blank")),
@@ -407,6 +410,9 @@ fn absolute_path(key: &str, path: &str) -> Result<String, SettingsError> {
 fn path_pattern(key: &str, pattern: &str) -> Result<String, SettingsError> {
     if pattern.strip_suffix('*').unwrap_or(pattern).contains('*') {
         return Err(wrong(key, &"may have `*` at its end only, as in `/users/*`"));
+    }
+    if pattern.contains('?') {
+        return Err(wrong(key, &"must be a path alone: what follows `?` is not compared"));
     }
     absolute_path(key, pattern)
 }

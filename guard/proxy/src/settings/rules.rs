@@ -44,10 +44,9 @@ pub enum TenantSource {
     Header(HeaderName),
 }
 
-/// Event that frees the place of a request with this route: its rule's, if that names one.
-pub(crate) fn place_end(rules: &[Rule], route: u8, of_settings: PlaceEnd) -> PlaceEnd {
-    let rule = rules.iter().find(|rule| route > 0 && rule.route == route);
-    rule.and_then(|rule| rule.until).unwrap_or(of_settings)
+/// Event that frees the place of a request with this route, if its rule names one.
+pub(crate) fn place_end(rules: &[Rule], route: u8) -> Option<PlaceEnd> {
+    rules.iter().find(|rule| route > 0 && rule.route == route)?.until
 }
 
 /// The first rule that never applies, and the earlier one that takes all of its requests.

@@ -36,6 +36,8 @@ fn every_key_that_is_wrong_is_named() {
         ("to", "[\"a:1\", \"a:1\"]"),
         ("to", "\"a:1\""),
         ("shared", "\"yes\""),
+        ("exempt", "[\"/a?b=1\"]"),
+        ("exempt", "[\"/a#b\"]"),
         ("limit", "\"guess\""),
         ("limit", "\"0\""),
         ("limit", "\"99999999999999999999\""),
@@ -206,17 +208,18 @@ fn missing_and_unknown_keys_are_named() {
 #[test]
 fn a_value_of_the_wrong_kind_is_told_its_form() {
     for (line, form) in [
-        ("limit = 16", "must be in quotes, such as `\"16\"`"),
-        ("slo = 5", "must be in quotes, such as `\"5\"`"),
+        ("limit = 16", "must be text in quotes"),
+        ("slo = 5", "must be text in quotes"),
         ("mode = [\"shadow\"]", "must be text in quotes"),
         ("to = \"127.0.0.1:3000\"", "must be a list, such as `[\"127.0.0.1:3000\"]`"),
         ("trust = 1", "must be a list"),
-        ("connections = -1", "must be a whole number, without quotes and not negative"),
-        ("threads = \"2\"", "must be a whole number, without quotes and not negative"),
+        ("connections = -1", "must be a whole number from 0 to 4294967295, without quotes"),
+        ("threads = \"2\"", "must be a whole number from 0 to 4294967295, without quotes"),
         ("shared = \"yes\"", "must be `true` or `false`, without quotes"),
-        ("[timeouts]\nidle = 0", "must be in quotes, such as `\"0\"`"),
+        ("[timeouts]\nidle = 0", "must be text in quotes"),
         ("[timeouts]\nidle = \"0\"", ", or `off`"),
-        ("[[rule]]\nclass = -1", "must be a whole number, without quotes and not negative"),
+        ("[[rule]]\nclass = -1", "must be a whole number from 0 to 255, without quotes"),
+        ("[[rule]]\nclass = 300", "must be a whole number from 0 to 255, without quotes"),
     ] {
         let error = read(line).expect_err(line).to_string();
         assert!(error.contains(form) && !error.contains("expected"), "{line}: {error}");

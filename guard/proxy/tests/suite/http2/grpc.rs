@@ -336,6 +336,24 @@ fn a_rule_can_say_when_a_place_ends() {
 }
 
 #[test]
+fn a_rule_can_keep_a_streams_place_to_its_end() {
+    let (backend, end) = service();
+    let rule = "slo = \"100s\"\n[[rule]]\npath = \"/stream*\"\nuntil = \"last-byte\"";
+    let proxy = start(&[backend.to()], rule);
+    run(async {
+        let mut client = Client::to(&proxy).await;
+        let (response, _) = client.send(call("/stream"), true).await;
+        let mut body = response.await.unwrap().into_body();
+        body.data().await.unwrap().unwrap();
+        sleep(Duration::from_millis(20)).await; // a release that comes too soon comes by now
+        assert_eq!(metric(proxy.admission(), "leeward_proxy_backend_in_flight"), 1.0);
+        end.send(true).unwrap();
+        while body.data().await.is_some() {}
+    });
+    assert_eq!(settle(&proxy).completed, 1);
+}
+
+#[test]
 fn deadlines_of_trusted_peers_count() {
     let (backend, _end) = service();
     for (trust, expected) in [("trust = [\"127.0.0.0/8\"]", "4"), ("trust = []", "0")] {
