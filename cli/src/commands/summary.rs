@@ -49,11 +49,8 @@ pub(crate) fn points(points: &[PointRow]) -> String {
         row.extend(has_ended.then(|| format!("{:.2}", median(&group, ended_at_client) * 100.0)));
         table.row(row);
     }
-    let note = if has_ended {
-        "at client: expired, displaced, throttled or given up, of the requests issued; drops: of those received\n"
-    } else {
-        ""
-    };
+    let note =
+        if has_ended { "at client: expired, displaced, throttled or given up, of the requests issued\n" } else { "" };
     table.to_string() + note + &unsettled(points)
 }
 
