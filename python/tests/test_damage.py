@@ -42,6 +42,7 @@ def test_the_undamaged_table_is_read() -> None:
     "damage",
     [
         lambda columns: columns[0]["present"].pop(),
+        lambda columns: columns[1].update(name="text"),
         lambda columns: columns[1]["present"].append(True),
         lambda columns: columns[0]["values"]["values"].update(begins=[]),
         lambda columns: columns[0]["values"]["values"].update(begins=[0, 2, 1, 5]),

@@ -19,6 +19,7 @@ use arrow::Stream;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyCapsule, PyList};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -235,6 +236,10 @@ impl Table {
         let rows = columns.first().map_or(0, Column::len);
         if columns.iter().any(|column| column.len() != rows) {
             return Err(errors::plain(py, "ResultsError", "columns of different lengths"));
+        }
+        let mut names = BTreeSet::new();
+        if let Some(twice) = columns.iter().find(|column| !names.insert(column.name.as_str())) {
+            return Err(errors::plain(py, "ResultsError", &format!("two columns have the name `{}`", twice.name)));
         }
         Ok(Table::new(columns))
     }
