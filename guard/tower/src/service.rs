@@ -341,21 +341,28 @@ mod tests {
         }
     }
 
+    /// Has the same result for every request.
     #[derive(Clone)]
-    struct AnswerService;
+    struct ConstantService<E>(fn() -> Result<Response<Empty>, E>);
 
-    impl Service<Request<Empty>> for AnswerService {
+    impl<E> Service<Request<Empty>> for ConstantService<E> {
         type Response = Response<Empty>;
-        type Error = Infallible;
-        type Future = Ready<Result<Response<Empty>, Infallible>>;
+        type Error = E;
+        type Future = Ready<Result<Response<Empty>, E>>;
 
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), E>> {
             Poll::Ready(Ok(()))
         }
 
         fn call(&mut self, _: Request<Empty>) -> Self::Future {
-            ready(Ok(Response::new(Empty)))
+            ready((self.0)())
         }
+    }
+
+    type AnswerService = ConstantService<Infallible>;
+
+    fn answer_service() -> AnswerService {
+        ConstantService(|| Ok(Response::new(Empty)))
     }
 
     /// Status, and the load that the response to a request with this budget reports.
@@ -464,7 +471,7 @@ mod tests {
     #[tokio::test]
     async fn requests_of_http2_wait_in_the_queue_and_others_do_not() {
         let layer = slo(ms(20_000)).workers(1);
-        let mut service = layer.layer(AnswerService);
+        let mut service = layer.layer(answer_service());
         let request = |version| Request::builder().version(version).body(Empty).unwrap();
         let first: Vec<_> = (0..5).map(|_| service.call(request(Version::HTTP_11))).collect();
         assert_eq!(layer.gate().waiting(), 0);
@@ -474,24 +481,6 @@ mod tests {
             assert_eq!(call.await.unwrap().status(), 200);
         }
         assert_eq!((layer.gate().waiting(), layer.gate().counts().in_flight()), (0, 0));
-    }
-
-    /// Passes on what a backend's gate answered.
-    #[derive(Clone)]
-    struct BackendService;
-
-    impl Service<Request<Empty>> for BackendService {
-        type Response = Response<Empty>;
-        type Error = Infallible;
-        type Future = Ready<Result<Response<Empty>, Infallible>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Request<Empty>) -> Self::Future {
-            ready(Ok(Response::builder().status(503).header(headers::REASON, "level").body(Empty).unwrap()))
-        }
     }
 
     /// Answers from a cache if the service inside has no answer.
@@ -521,7 +510,7 @@ mod tests {
     async fn a_layer_inside_another_rejects_for_both() {
         let layers = [slo(ms(20)), slo(ms(20)), slo(ms(20)).describe(|_, info| info.with_timeout(ms(0)))];
         let [outer, middle, inner] = &layers;
-        let mut service = outer.layer(middle.layer(inner.layer(AnswerService)));
+        let mut service = outer.layer(middle.layer(inner.layer(answer_service())));
         let response = service.call(Request::new(Empty)).await.unwrap();
         assert_eq!(
             (response.status().as_u16(), &response.headers()[headers::REASON]),
@@ -537,40 +526,27 @@ mod tests {
 
         // Between them, another answer is found.
         let layers = [slo(ms(20)), slo(ms(20)).describe(|_, info| info.with_timeout(ms(0)))];
-        let mut service = layers[0].layer(CachedService(layers[1].layer(AnswerService)));
+        let mut service = layers[0].layer(CachedService(layers[1].layer(answer_service())));
         assert_eq!(service.call(Request::new(Empty)).await.unwrap().status(), 200);
         let counts = layers.each_ref().map(|layer| layer.gate().counts());
         assert_eq!(counts.map(|of| (of.rejections(), of.rejected_inside, of.in_flight())), [(0, 0, 0), (1, 0, 0)]);
 
+        // Passes on what a backend's gate answered.
         let layer = slo(ms(20));
-        let mut body = layer.layer(BackendService).call(Request::new(Empty)).await.unwrap().into_body();
+        let answer = || {
+            Ok::<_, Infallible>(Response::builder().status(503).header(headers::REASON, "level").body(Empty).unwrap())
+        };
+        let mut body = layer.layer(ConstantService(answer)).call(Request::new(Empty)).await.unwrap().into_body();
         assert!(std::future::poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await.is_none());
         let counts = layer.gate().counts();
         assert_eq!((counts.rejected_inside, counts.failed), (0, 1), "a backend's rejection is its failure here");
     }
 
-    /// Has no response, as a proxy whose backend refuses.
-    #[derive(Clone)]
-    struct ErrorService;
-
-    impl Service<Request<Empty>> for ErrorService {
-        type Response = Response<Empty>;
-        type Error = &'static str;
-        type Future = Ready<Result<Response<Empty>, &'static str>>;
-
-        fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), &'static str>> {
-            Poll::Ready(Ok(()))
-        }
-
-        fn call(&mut self, _: Request<Empty>) -> Self::Future {
-            ready(Err("refused"))
-        }
-    }
-
     #[tokio::test]
     async fn a_service_that_returns_an_error_has_failed() {
         let layer = slo(ms(20));
-        assert!(layer.layer(ErrorService).call(Request::new(Empty)).await.is_err());
+        // As a proxy whose backend refuses.
+        assert!(layer.layer(ConstantService(|| Err("refused"))).call(Request::new(Empty)).await.is_err());
         let counts = layer.gate().counts();
         assert_eq!((counts.failed, counts.abandoned, counts.in_flight()), (1, 0, 0));
     }
@@ -661,8 +637,8 @@ mod tests {
 
     #[tokio::test]
     async fn responses_and_rejections_report_the_load_if_enabled() {
-        let mut quiet = slo(ms(20)).layer(AnswerService);
-        let mut service = slo(ms(20)).report_load().layer(AnswerService);
+        let mut quiet = slo(ms(20)).layer(answer_service());
+        let mut service = slo(ms(20)).report_load().layer(answer_service());
         // Until a rate is known.
         while reported_load(&mut service, "b=20000").await.1.is_none() {
             assert_eq!(reported_load(&mut quiet, "b=20000").await, (200, None));

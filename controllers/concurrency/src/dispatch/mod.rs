@@ -130,6 +130,11 @@ impl Backend {
             State::Down | State::Ejected => false,
         }
     }
+
+    /// Whether it gets no requests: it is removed, or others are better.
+    fn is_aside(&self, any_up: bool) -> bool {
+        self.is_removed || (any_up && !self.is_open())
+    }
 }
 
 /// Waiting requests, and the places at backends. `T` is the owner's token of a waiting request.
@@ -364,14 +369,13 @@ impl<T> Dispatcher<T> {
     /// requests.
     fn free_backend(&self) -> Option<usize> {
         let count = self.backends.len();
-        let any_up = count == 1 || self.any_up();
+        let any_up = self.any_up();
         let mut best: Option<(usize, f64, u32)> = None;
         for step in 0..count {
             let index = (self.next + step) % count;
             let backend = &self.backends[index];
             let pool = &self.pools[backend.pool];
-            let is_aside = backend.is_removed || (any_up && count > 1 && !backend.is_open());
-            if pool.in_flight() >= pool.limit() || is_aside {
+            if pool.in_flight() >= pool.limit() || backend.is_aside(any_up) {
                 continue;
             }
             let share = pool.free_share();
@@ -453,7 +457,7 @@ impl<T> Dispatcher<T> {
     /// Whether all places of the backends that get requests are taken for long, without an answer.
     fn is_silent(&self, now: Time) -> bool {
         let any_up = self.any_up();
-        let mut working = self.backends.iter().filter(|backend| !backend.is_removed && (!any_up || backend.is_open()));
+        let mut working = self.backends.iter().filter(|backend| !backend.is_aside(any_up));
         working.all(|backend| self.pools[backend.pool].silence(now) >= self.settings.objective * SILENT)
     }
 

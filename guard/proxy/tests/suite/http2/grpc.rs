@@ -300,15 +300,21 @@ fn a_stream_of_grpc_web_gives_its_place_back_with_its_first_message() {
     }
 }
 
+/// The rest of a stream of [`service`] whose first message has come.
+async fn open_stream(client: &mut Client) -> h2::RecvStream {
+    let (response, _) = client.send(call("/stream"), true).await;
+    let mut body = response.await.unwrap().into_body();
+    body.data().await.unwrap().unwrap();
+    body
+}
+
 #[test]
 fn a_place_can_end_with_the_first_message() {
     let (backend, end) = service();
     let proxy = start(&[backend.to()], "limit = \"1\"\nuntil = \"first-byte\"");
     run(async {
         let mut client = Client::to(&proxy).await;
-        let (response, _) = client.send(call("/stream"), true).await;
-        let mut body = response.await.unwrap().into_body();
-        body.data().await.unwrap().unwrap();
+        let mut body = open_stream(&mut client).await;
         let answer = client.ask(call("/unary"), Some(MESSAGE)).await;
         assert_eq!(status(&answer).as_deref(), Some("0"));
         end.send(true).unwrap();
@@ -324,9 +330,7 @@ fn a_rule_can_say_when_a_place_ends() {
     let proxy = start(&[backend.to()], rule);
     run(async {
         let mut client = Client::to(&proxy).await;
-        let (response, _) = client.send(call("/stream"), true).await;
-        let mut body = response.await.unwrap().into_body();
-        body.data().await.unwrap().unwrap();
+        let mut body = open_stream(&mut client).await;
         let answer = client.ask(call("/unary"), Some(MESSAGE)).await;
         assert_eq!(status(&answer).as_deref(), Some("0"));
         end.send(true).unwrap();
@@ -342,9 +346,7 @@ fn a_rule_can_keep_a_streams_place_to_its_end() {
     let proxy = start(&[backend.to()], rule);
     run(async {
         let mut client = Client::to(&proxy).await;
-        let (response, _) = client.send(call("/stream"), true).await;
-        let mut body = response.await.unwrap().into_body();
-        body.data().await.unwrap().unwrap();
+        let mut body = open_stream(&mut client).await;
         sleep(Duration::from_millis(20)).await; // a release that comes too soon comes by now
         assert_eq!(metric(proxy.admission(), "leeward_proxy_backend_in_flight"), 1.0);
         end.send(true).unwrap();
