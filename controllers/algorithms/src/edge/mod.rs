@@ -112,9 +112,6 @@ pub const ALGORITHM: Algorithm = Algorithm {
 /// Share of the target below which a core has free capacity. Every request is admitted then, so
 /// that no core idles because of a level that is too low.
 const FREE: f64 = 0.125;
-/// Shortest time between two ticks that counts as a pause of the process: a thread that loses its
-/// CPU in an overload is away for some milliseconds.
-const LEAST_PAUSE: Nanos = Nanos::from_millis(10);
 
 fn halves(params: &Params, environment: &Environment) -> ServerHalves {
     let slo = environment.slo;
@@ -140,8 +137,7 @@ fn halves(params: &Params, environment: &Environment) -> ServerHalves {
             standing: StandingDelay::new(target * 2),
             law: Law::new(
                 target,
-                lateness,
-                (slo * 2).max(period * 8).max(LEAST_PAUSE),
+                (slo * 2).max(period * 8),
                 params.number("gain", 0.3),
                 params.number("increase", 0.01),
             ),
