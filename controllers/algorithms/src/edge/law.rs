@@ -10,19 +10,19 @@ const MIN_COMPLETIONS: u64 = 16;
 /// Share of the target from which a queue persists: the cores always have work, so completions are
 /// the capacity.
 const BUSY: f64 = 0.25;
-/// Demand over capacity that shows an overload soon and after a while, and that ends one. A nearly
-/// full service has queues now and then and works them off: rejections would help no request.
+/// Demand over capacity that shows an overload soon, that shows one after a while, and that ends
+/// one. A nearly full service has queues now and then and works them off: rejections would help no
+/// request.
 const ONSET_RATIO: f64 = 1.2;
 const STANDING_RATIO: f64 = 1.1;
 const END_RATIO: f64 = 1.05;
 /// Share of the allowed work below which the cores, and not the limit, bound what is completed. The
-/// strict limits of a delay above its target admit as little as 0.6 of the capacity (`share`).
+/// strict limits of a delay above its target admit as little as 0.65 of it (`share`).
 const LIMITED_SHARE: f64 = 0.5;
 /// Memories for which a delay stays above its target before it shows an overload, at these ratios.
 /// The queue that a short pause leaves is gone before; until then only late requests are rejected.
 const ONSET_MEMORIES: f64 = 1.0;
 const STANDING_MEMORIES: f64 = 5.0;
-
 /// Memories after which a limit is lifted to measure the capacity anew, at first and at most. It
 /// doubles where the capacity is found again. A limit that does not lower the delay is useless, and
 /// bounds what its completions could show.
@@ -61,11 +61,11 @@ pub(super) struct Law {
     increase: f64,
     /// Whether an overload is detected; without one everything is admitted.
     is_overloaded: bool,
-    /// Nanoseconds since the limit took effect, and memories after which it is lifted to measure
-    /// the capacity anew.
+    /// Nanoseconds since the limit took effect; infinite if it does not bound the completions.
     limited_time: f64,
     /// The capacity when the limit last took effect.
     limited_at: f64,
+    /// Memories after which a limit is lifted to measure the capacity anew.
     patience: f64,
     /// Nanoseconds with the delay above its target, less later nanoseconds below it.
     time_above: f64,
@@ -155,11 +155,15 @@ impl Law {
         let capacity = self.capacity * observed.cost;
         if standing >= self.target {
             self.time_above = (self.time_above + observed.elapsed_ns).min(STANDING_MEMORIES * observed.memory);
-            let is_high = observed.demand >= ONSET_RATIO * capacity;
-            let memories = if is_high { ONSET_MEMORIES } else { STANDING_MEMORIES };
-            let exceeds = observed.demand >= STANDING_RATIO * capacity;
+            let memories = if observed.demand >= ONSET_RATIO * capacity {
+                ONSET_MEMORIES
+            } else if observed.demand >= STANDING_RATIO * capacity {
+                STANDING_MEMORIES
+            } else {
+                f64::INFINITY
+            };
             let is_measured = self.busy_completions >= MIN_COMPLETIONS && self.busy_time >= observed.memory;
-            if !self.is_overloaded && exceeds && is_measured && self.time_above >= memories * observed.memory {
+            if !self.is_overloaded && is_measured && self.time_above >= memories * observed.memory {
                 self.begin_overload();
             }
         } else {

@@ -250,7 +250,7 @@ impl Worker<'_> {
 fn requests_with_short_deadlines_are_served_first() {
     let requests = requests(2.0, true);
     let (without, with) = (run(&requests, false), run(&requests, true));
-    // Without a wait queue, they wait as long as the others; the queue's delay is about 8 ms.
+    // Without a wait queue, they wait as long as the others; the answers take about 8 ms.
     assert!(without.share(1) < 0.75 * without.share(3), "{without:?}");
     assert!(with.share(1) > 0.95 * with.share(3), "{with:?}");
     assert!(with.latency_ms(1) < 0.4 * without.latency_ms(3), "{with:?} {without:?}");
